@@ -1,0 +1,1 @@
+"""Gradio widgets around one KeywordSpotter, and the command kws-demo."""

@@ -1,0 +1,1 @@
+"""Evaluation at any sample rate: protocols, reports, and the command kws-eval."""

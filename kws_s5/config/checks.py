@@ -1,0 +1,17 @@
+"""Checks used by the config classes: errors name the field, its value and what is allowed."""
+
+from typing import Any, get_args
+
+from kws_s5.errors import UserError
+
+
+def require(condition: bool, field: str, value: Any, allowed: str) -> None:
+    """Raises UserError naming ``field`` unless ``condition`` holds."""
+    if not condition:
+        raise UserError(f"{field} = {value!r}: must be {allowed}")
+
+
+def one_of(field: str, value: Any, literal: Any) -> None:
+    """``value`` must be one of the values of the Literal type."""
+    allowed = get_args(literal)
+    require(value in allowed, field, value, "one of " + ", ".join(map(str, allowed)))

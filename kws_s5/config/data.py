@@ -1,0 +1,132 @@
+"""What a model is trained on. One class per kind of data; the class chooses the reader, nothing else does."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kws_s5.config.checks import one_of, require
+
+BadFile = Literal["skip", "fail"]
+
+
+@dataclass(frozen=True)
+class KeywordData:
+    """A folder of recordings: root/<word>/<clip>, optional _background_noise_/ and official split lists."""
+
+    root: str = "synthetic"
+    """The folder; 'synthetic' makes words with a speech synthesiser (extra: synth)."""
+    words: tuple[str, ...] = ()
+    """Keywords, in the order of the classes. Empty: every word of the folder."""
+    unknown: bool = False
+    """Put the other words of the folder into a class _unknown_ (off: they are left out)."""
+    unknown_share: float = 0.1
+    """Clips of _unknown_ as a share of the clips of one split's keywords; 1.0 or more: take as many as there are."""
+    silence: bool = False
+    """Add a class _silence_, cut from _background_noise_ (or digital silence without it)."""
+    silence_share: float = 0.1
+    rate: float = 16000.0
+    """Training rate in Hz. Clips keep their own rate; this is the one whose step rescale is 1."""
+    seconds: float = 1.0
+    """Longest clip in a batch; longer ones are cut (a random window in training, the middle otherwise). 0: no limit."""
+    pad: bool = True
+    """Zero-pad shorter clips to ``seconds`` and treat the padding as sound, as published results do."""
+    download: Literal["", "v0.01", "v0.02"] = ""
+    """Fetch this Google Speech Commands release into root first."""
+    on_bad_file: BadFile = "skip"
+    """Unreadable clips: skip them (reported) or fail."""
+    validation_percent: float = 10.0
+    testing_percent: float = 10.0
+    """Shares of the sha1 split where the folder has no lists of its own."""
+    seed: int = 0
+    """Of the choice of _unknown_ and _silence_ clips, and of the synthesiser."""
+    cache: str = ""
+    """Folder for decoded clips; empty: the user's cache folder."""
+    synthetic_voices: int = 40
+    synthetic_takes: int = 2
+    """Size of the synthetic set: voices, and takes of each word and voice."""
+
+    def __post_init__(self) -> None:
+        one_of("data.on_bad_file", self.on_bad_file, BadFile)
+        require(self.rate > 0, "data.rate", self.rate, "a positive rate in Hz")
+        require(self.seconds >= 0, "data.seconds", self.seconds, "0 or more seconds")
+        require(len(set(self.words)) == len(self.words), "data.words", self.words, "a list without repetitions")
+        require(self.validation_percent + self.testing_percent < 100, "data.validation_percent",
+                self.validation_percent, "below 100 together with testing_percent")
+
+
+@dataclass(frozen=True)
+class AugmentConfig:
+    """Random changes of training waveforms; every one can be switched off by 0. Never used in evaluation."""
+
+    shift: float = 0.0
+    """Seconds: clips are moved by up to this much either way."""
+    gain: float = 0.0
+    """Natural log units: amplitude times exp(U(-gain, gain))."""
+    noise: float = 0.0
+    """Probability of adding background noise or coloured noise."""
+    noise_snr: tuple[float, float] = (0.0, 30.0)
+    """dB, uniform."""
+    reverb: float = 0.0
+    """Probability of convolving with a synthetic room."""
+    speed: float = 0.0
+    """Played faster or slower by up to this share (0.1: 0.9 to 1.1), pitch included."""
+    band_limit: float = 0.0
+    """Probability of a random low-pass between 1/8 of the rate and its Nyquist frequency."""
+    true_rate: float = 0.0
+    """Probability of training at another true sample rate ("rate-augmented": no longer zero-shot in rate)."""
+    time_mask: float = 0.0
+    """Seconds: longest stretch of frames replaced by the mean, after the front."""
+    frequency_mask: float = 0.0
+    """Share of the front's channels masked at most."""
+    mixup: float = 0.0
+    """Beta parameter of mixup; 0: off."""
+
+
+@dataclass(frozen=True)
+class PendulumData:
+    """Images of a noisy pendulum, irregularly sampled (s5_facts 1.12)."""
+
+    n_train: int = 2000
+    n_validation: int = 1000
+    n_test: int = 1000
+    n_frames: int = 100
+    n_observed: int = 50
+    use_dt: bool = True
+    """Give the intervals to the model (off: all intervals are 1, the paper's S5-drop)."""
+    cache: str = ""
+
+
+@dataclass(frozen=True)
+class SeriesData:
+    """The user's own irregular series from CSV: series id, time, features..., targets..."""
+
+    path: str = ""
+    targets: tuple[str, ...] = ()
+    cache: str = ""
+
+
+LraTask = Literal["listops", "text", "retrieval", "image", "pathfinder", "pathx", "smnist", "psmnist", "scifar"]
+
+
+@dataclass(frozen=True)
+class LraData:
+    """One Long Range Arena task (or a pixel-sequence task), read from an official release or generated."""
+
+    task: LraTask = "listops"
+    root: str = ""
+    """Folder of the official release; empty: generate where the task allows it."""
+    max_length: int = 0
+    """Longest sequence kept; 0: the published value."""
+    n_train: int = 0
+    n_validation: int = 0
+    n_test: int = 0
+    """Limits on the number of examples; 0: the published sizes or all there are."""
+    select_on_test: bool = False
+    """IMDB without a held-out validation set: choose the epoch by the test set, as published numbers do."""
+    seed: int = 0
+    cache: str = ""
+
+    def __post_init__(self) -> None:
+        one_of("data.task", self.task, LraTask)
+
+
+Data = KeywordData | PendulumData | SeriesData | LraData

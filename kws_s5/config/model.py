@@ -1,0 +1,164 @@
+"""The shape of a model: front -> S5 layers -> head. Defaults are those of the S5 paper's code (s5_facts: run_train.py)."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kws_s5.config.checks import one_of, require
+
+CInit = Literal["trunc_standard_normal", "lecun_normal", "complex_normal"]
+Discretization = Literal["zoh", "bilinear"]
+Eigenvalues = Literal["free", "clip", "exp"]
+Activation = Literal["full_glu", "half_glu1", "half_glu2", "gelu"]
+Norm = Literal["batch", "layer"]
+Pooling = Literal["mean", "last"]
+
+
+@dataclass(frozen=True)
+class SSMConfig:
+    """One linear state space model (S5 paper, section 3)."""
+
+    ssm_size: int = 256
+    """Nominal state size P (full count; half of it is stored with conj_sym)."""
+    blocks: int = 8
+    """HiPPO blocks J on the diagonal at initialisation."""
+    C_init: CInit = "trunc_standard_normal"
+    discretization: Discretization = "zoh"
+    dt_min: float = 0.001
+    dt_max: float = 0.1
+    conj_sym: bool = True
+    """Store half of the spectrum and read out 2 Re(C x)."""
+    bidirectional: bool = False
+    eigenvalues: Eigenvalues = "free"
+    """free: as in the paper; clip: Re(Lambda) <= -1e-4; exp: Re(Lambda) = -exp(rho), always stable."""
+
+    def __post_init__(self) -> None:
+        one_of("ssm.C_init", self.C_init, CInit)
+        one_of("ssm.discretization", self.discretization, Discretization)
+        one_of("ssm.eigenvalues", self.eigenvalues, Eigenvalues)
+        require(self.blocks >= 1 and self.ssm_size % self.blocks == 0, "ssm.blocks", self.blocks,
+                f"a divisor of ssm_size ({self.ssm_size})")
+        if self.conj_sym:
+            require((self.ssm_size // self.blocks) % 2 == 0, "ssm.ssm_size", self.ssm_size,
+                    "an even multiple of blocks when conj_sym is on")
+        require(0 < self.dt_min <= self.dt_max, "ssm.dt_min", self.dt_min, f"in (0, dt_max = {self.dt_max}]")
+
+
+@dataclass(frozen=True)
+class LinearFront:
+    """Every sample through one dense layer (the paper's encoder): the S5 layers run at the input's rate."""
+
+    n_inputs: int = 1
+    gain: float = 1.0
+    """Constant factor on the input. The official Speech Commands loader amounts to about 2.4."""
+
+
+@dataclass(frozen=True)
+class TokenFront:
+    """Token ids to features: a one-hot vector through a dense layer, written as an embedding plus bias."""
+
+    vocab_size: int = 0
+    """0: taken from the data."""
+
+
+@dataclass(frozen=True)
+class BankFront:
+    """A bank of complex S5 modes on the raw waveform, read out as log power per frame of physical time.
+
+    Only this bank knows the sample rate; the S5 layers behind it always see ``frame_rate`` frames a second.
+    """
+
+    n_modes: int = 64
+    n_poles: int = 2
+    """Cascaded poles of each mode (2: a gammatone of order two)."""
+    f_min: float = 60.0
+    f_max: float = 7600.0
+    """Mel-spaced centre frequencies from f_min to f_max (Hz), ERB bandwidths."""
+    frame_rate: float = 100.0
+    learnable: bool = True
+    """Train centre frequencies and bandwidths (kept stable and ordered in the positive quadrant)."""
+    floor: float = 1e-6
+    """Power floor inside the logarithm; modes above the Nyquist frequency of the actual rate are set to it."""
+    gain: float = 1.0
+
+
+@dataclass(frozen=True)
+class LogMelFront:
+    """Log-mel spectrogram (torchaudio): the field's standard front, here as the baseline. Fixed to the training rate."""
+
+    n_mels: int = 64
+    window: float = 0.025
+    """Seconds."""
+    f_min: float = 60.0
+    f_max: float = 7600.0
+    frame_rate: float = 100.0
+    floor: float = 1e-6
+    gain: float = 1.0
+
+
+@dataclass(frozen=True)
+class FrameFront:
+    """Small convolutional encoder of one 24 x 24 image per step (pendulum, s5_facts 1.12)."""
+
+    image_size: int = 24
+    append_dt: bool = False
+    """Concatenate the time interval to the features (S5-append)."""
+
+
+Front = LinearFront | TokenFront | BankFront | LogMelFront | FrameFront
+
+
+@dataclass(frozen=True)
+class ClassHead:
+    """Pool over time, then one dense layer to the classes."""
+
+    pooling: Pooling = "mean"
+    frame_logits: bool = False
+    """Also give logits at every step (same weights, causal running mean), for streaming models."""
+    window: float = 1.0
+    """Seconds of history behind a frame decision (frame_logits)."""
+
+    def __post_init__(self) -> None:
+        one_of("head.pooling", self.pooling, Pooling)
+
+
+@dataclass(frozen=True)
+class PairHead:
+    """Two pooled documents a, b -> [a, b, a-b, a*b] -> dense -> gelu -> dense (LRA retrieval)."""
+
+
+@dataclass(frozen=True)
+class GaussianHead:
+    """Mean and variance for each target at every step (pendulum)."""
+
+    hidden: int = 30
+
+
+Head = ClassHead | PairHead | GaussianHead
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Front, ``n_layers`` S5 layers of width ``d_model``, head."""
+
+    d_model: int = 128
+    n_layers: int = 6
+    front: Front = field(default_factory=LinearFront)
+    ssm: SSMConfig = field(default_factory=SSMConfig)
+    head: Head = field(default_factory=ClassHead)
+    activation: Activation = "half_glu1"
+    norm: Norm = "batch"
+    prenorm: bool = True
+    norm_momentum: float = 0.95
+    """Batch norm: running = momentum * old + (1 - momentum) * batch (the reference's convention)."""
+    dropout: float = 0.0
+    n_outputs: int = 0
+    """Classes or regression targets; 0: taken from the data."""
+    rate: float = 0.0
+    """Training rate in Hz: audio at this rate has step_rescale 1. 0: the data has no rate."""
+
+    def __post_init__(self) -> None:
+        one_of("model.activation", self.activation, Activation)
+        one_of("model.norm", self.norm, Norm)
+        require(self.d_model >= 1, "model.d_model", self.d_model, "at least 1")
+        require(self.n_layers >= 0, "model.n_layers", self.n_layers, "at least 0")
+        require(0.0 <= self.dropout < 1.0, "model.dropout", self.dropout, "in [0, 1)")

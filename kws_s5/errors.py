@@ -1,0 +1,5 @@
+"""Mistakes a user can make, told in one line: what is wrong, where, and how to mend it."""
+
+
+class UserError(ValueError):
+    """Something the caller can put right. The message is one clear line; commands print it without a traceback."""

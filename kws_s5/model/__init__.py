@@ -1,0 +1,1 @@
+"""From features to outputs: fronts, S5 layers, heads. Knows no files."""

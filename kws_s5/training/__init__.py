@@ -1,0 +1,1 @@
+"""From batches to a trained model: the only training code in the repository."""

@@ -1,0 +1,1 @@
+"""Runs: typed functions that return a complete config, and the command kws-train."""
