@@ -11,7 +11,7 @@ from typing import Any
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Yields a temporary path in the target's folder; on a clean exit it replaces ``path``, on an error it is removed."""
+    """Yields a temporary path beside ``path``; a clean exit renames it to ``path``, an error removes it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)

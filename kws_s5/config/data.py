@@ -26,7 +26,7 @@ class KeywordData:
     rate: float = 16000.0
     """Training rate in Hz. Clips keep their own rate; this is the one whose step rescale is 1."""
     seconds: float = 1.0
-    """Longest clip in a batch; longer ones are cut (a random window in training, the middle otherwise). 0: no limit."""
+    """Longest clip in a batch; longer ones are cut (a random window in training, else the middle). 0: no limit."""
     pad: bool = True
     """Zero-pad shorter clips to ``seconds`` and treat the padding as sound, as published results do."""
     download: Literal["", "v0.01", "v0.02"] = ""
@@ -83,7 +83,7 @@ class AugmentConfig:
 
 @dataclass(frozen=True)
 class PendulumData:
-    """Images of a noisy pendulum, irregularly sampled (s5_facts 1.12)."""
+    """Images of a noisy pendulum, irregularly sampled."""
 
     n_train: int = 2000
     n_validation: int = 1000

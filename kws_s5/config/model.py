@@ -1,4 +1,4 @@
-"""The shape of a model: front -> S5 layers -> head. Defaults are those of the S5 paper's code (s5_facts: run_train.py)."""
+"""The shape of a model: front -> S5 layers -> head. Defaults are those of the published S5 code (run_train.py)."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -83,7 +83,7 @@ class BankFront:
 
 @dataclass(frozen=True)
 class LogMelFront:
-    """Log-mel spectrogram (torchaudio): the field's standard front, here as the baseline. Fixed to the training rate."""
+    """Log-mel spectrogram (torchaudio), the field's standard front, as the baseline. Fixed to the training rate."""
 
     n_mels: int = 64
     window: float = 0.025
@@ -97,7 +97,7 @@ class LogMelFront:
 
 @dataclass(frozen=True)
 class FrameFront:
-    """Small convolutional encoder of one 24 x 24 image per step (pendulum, s5_facts 1.12)."""
+    """Small convolutional encoder of one 24 x 24 image per step (pendulum)."""
 
     image_size: int = 24
     append_dt: bool = False

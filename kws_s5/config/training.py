@@ -11,7 +11,7 @@ Schedule = Literal["cosine", "official", "constant"]
 
 @dataclass(frozen=True)
 class OptimConfig:
-    """AdamW with the paper's parameter groups (s5_facts 1.8-1.9)."""
+    """AdamW with the paper's parameter groups."""
 
     lr: float = 0.004
     ssm_lr: float = 0.001
@@ -20,7 +20,7 @@ class OptimConfig:
     dt_global: bool = False
     """Train log_step with the global learning rate and decay."""
     schedule: Schedule = "cosine"
-    """cosine: linear warm-up, then cosine down to lr_min at the last step. official: the published code's off-by-one."""
+    """cosine: linear warm-up, then down to lr_min at the last step. official: the published code's off-by-one."""
     warmup_epochs: float = 1.0
     lr_min: float = 0.0
     clip_norm: float = 0.0

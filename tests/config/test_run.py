@@ -1,0 +1,54 @@
+"""Configs survive JSON, and reading them is strict."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from kws_s5.config import BankFront, ClassHead, LraData, ModelConfig, RunConfig, SSMConfig, from_dict, to_dict
+from kws_s5.errors import UserError
+
+
+def through_json(config: RunConfig) -> RunConfig:
+    return from_dict(RunConfig, json.loads(json.dumps(to_dict(config))))
+
+
+def test_config_survives_json() -> None:
+    model = ModelConfig(front=BankFront(n_modes=48), head=ClassHead(frame_logits=True), ssm=SSMConfig(blocks=4))
+    config = RunConfig(name="x", model=model, data=LraData(task="text"))
+    assert through_json(config) == config
+    assert through_json(RunConfig()) == RunConfig()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d.update(colour=1), "unknown key 'colour'"),
+        (lambda d: d["model"].update(d_model="wide"), "config.model.d_model"),
+        (lambda d: d["model"].update(prenorm=1), "config.model.prenorm"),
+        (lambda d: d["model"]["front"].update(kind="Nope"), "config.model.front.kind"),
+        (lambda d: d["model"]["ssm"].update(blocks=7), "ssm.blocks"),
+        (lambda d: d["data"].update(on_bad_file="maybe"), "on_bad_file"),
+        (lambda d: d["augment"].update(noise_snr=[1.0]), "expected 2 values"),
+        (lambda d: d.update(optim=3), "expected the fields of OptimConfig"),
+    ],
+)
+def test_wrong_config_is_one_line_naming_the_field(change, says: str) -> None:
+    value = to_dict(RunConfig())
+    change(value)
+    with pytest.raises(UserError, match=says) as caught:
+        from_dict(RunConfig, value)
+    assert "\n" not in str(caught.value)
+
+
+def test_configs_do_not_import_torch() -> None:
+    code = "import sys, kws_s5.config; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_integers_are_welcome_where_floats_are_expected() -> None:
+    value = to_dict(RunConfig())
+    value["optim"]["lr"] = 1
+    assert from_dict(RunConfig, value) == replace(RunConfig(), optim=replace(RunConfig().optim, lr=1.0))
