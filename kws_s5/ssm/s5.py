@@ -1,0 +1,141 @@
+"""S5SSM: the linear state space model of one S5 layer (Smith et al., ICLR 2023, section 3).
+
+    x_k = Lambda_bar x_{k-1} + B_bar u_k        (and a second scan from the end when bidirectional)
+    y_k = 2 Re(C~ x_k) + D u_k                  (without conj_sym: Re(C~ x_k) + D u_k)
+    Delta = step_rescale * exp(log_step) * dt;  Lambda_bar, B_bar = gamma * B~ from discretize.py
+
+Parameters carry the official code's names and layouts: Lambda_re (P,), Lambda_im (P,), B (P, H, 2), C (H, P, 2) or C1
+and C2 when bidirectional, D (H,), log_step (P, 1). Inside, complex numbers are planar real pairs [re | im], so both
+projections are ordinary real matrix products.
+
+Shapes: N batch, L steps, H features, P stored states.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kws_s5.config import SSMConfig
+from kws_s5.ssm.discretize import discretize
+from kws_s5.ssm.hippo import make_dplr_hippo_blocks
+from kws_s5.ssm.init import init_B, init_C, init_log_step
+from kws_s5.ssm.scan import scan
+from kws_s5.ssm.scan_reference import multiply
+
+CLIP = -1e-4  # largest real part with eigenvalues="clip", as in the official code
+
+
+class S5SSM(nn.Module):
+    """Linear SSM (N, L, H) -> (N, L, H); optionally bidirectional, at any step size, with state carried over.
+
+    With ``eigenvalues="exp"`` the parameter Lambda_re holds log(-Re Lambda).
+    """
+
+    def __init__(self, H: int, ssm: SSMConfig) -> None:
+        super().__init__()
+        self.ssm = ssm
+        self.H, self.P = H, ssm.ssm_size // 2 if ssm.conj_sym else ssm.ssm_size
+        Lambda, V, Vinv = make_dplr_hippo_blocks(ssm.ssm_size, ssm.blocks, ssm.conj_sym)
+        real = torch.log(-Lambda.real) if ssm.eigenvalues == "exp" else Lambda.real
+        self.Lambda_re = _parameter(real)  # (P,)
+        self.Lambda_im = _parameter(Lambda.imag)  # (P,)
+        self.B = _parameter(torch.view_as_real(init_B(H, Vinv)))  # (P, H, 2)
+        for name in self.readouts:
+            setattr(self, name, _parameter(torch.view_as_real(init_C(H, V, ssm.C_init))))  # (H, P, 2)
+        self.D = _parameter(torch.randn(H, dtype=torch.float64))  # (H,)
+        self.log_step = _parameter(init_log_step(self.P, ssm.dt_min, ssm.dt_max))  # (P, 1)
+
+    @property
+    def readouts(self) -> tuple[str, ...]:
+        """Names of the output matrices."""
+        return ("C1", "C2") if self.ssm.bidirectional else ("C",)
+
+    def forward(
+        self,
+        u: Tensor,
+        *,
+        step_rescale: float | Tensor = 1.0,
+        dt: Tensor | None = None,
+        lengths: Tensor | None = None,
+        initial: Tensor | None = None,
+        return_state: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Outputs ys (N, L, H); with ``return_state`` also the forward state (N, 2P) at each clip's last step.
+
+        Args:
+            u: (N, L, H) inputs.
+            step_rescale: training rate / rate of ``u``: one number, or (N,) one per clip.
+            dt: (N, L) multipliers of Delta, the interval before each step, for irregular sampling. In the backward
+                direction the decay between steps k and k + 1 uses dt_{k+1}; the gain of u_k uses dt_k in both.
+            lengths: (N,) valid steps of each clip; what stands behind them changes nothing before them.
+            initial: (N, 2P) state before the first step (forward direction).
+        """
+        if lengths is not None:
+            valid = torch.arange(u.shape[1], device=u.device) < lengths[:, None]  # (N, L)
+            u = torch.where(valid[:, :, None], u, 0)
+        Lambda_bar, Bu = self._drive(u, step_rescale, dt)  # Bu: (N, L, 2P)
+        direction = "both" if self.ssm.bidirectional else "forward"
+        xs = scan(Lambda_bar, Bu, direction=direction, initial=initial)  # (N, L, 2P or 4P)
+        ys = F.linear(xs, self._readout()) + self.D * u  # (N, L, H)
+        return (ys, self._last_state(xs, lengths, initial)) if return_state else ys
+
+    def step(
+        self, u: Tensor, state: Tensor, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Output y (N, H) and next state (N, 2P) for one step u (N, H); ``dt`` (N,). Not for bidirectional models."""
+        assert not self.ssm.bidirectional, "a bidirectional model cannot run step by step"
+        Lambda_bar, Bu = self._drive(u[:, None], step_rescale, None if dt is None else dt[:, None])
+        Lambda_bar = Lambda_bar[:, 0] if Lambda_bar.dim() == 3 else Lambda_bar
+        state = multiply(Lambda_bar, state) + Bu[:, 0].to(state.dtype)  # (N, 2P)
+        return F.linear(state, self._readout()) + self.D * u, state
+
+    def initial_state(self, N: int) -> Tensor:
+        """Zero state (N, 2P)."""
+        return self.D.new_zeros(N, 2 * self.P)
+
+    def Lambda(self) -> tuple[Tensor, Tensor]:
+        """Real and imaginary parts (P,) of the eigenvalues in continuous time, after the chosen parameterisation."""
+        if self.ssm.eigenvalues == "exp":
+            return -torch.exp(self.Lambda_re), self.Lambda_im
+        if self.ssm.eigenvalues == "clip":
+            return self.Lambda_re.clamp(max=CLIP), self.Lambda_im
+        return self.Lambda_re, self.Lambda_im
+
+    def _drive(self, u: Tensor, step_rescale: float | Tensor, dt: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Lambda_bar, (2P,), (N, 2P) or (N, L, 2P), and Bu (N, L, 2P), without any tensor of L x P x H."""
+        Delta = torch.exp(self.log_step[:, 0].double() if u.device.type != "mps" else self.log_step[:, 0])  # (P,)
+        if isinstance(step_rescale, Tensor) and step_rescale.dim():
+            step_rescale = step_rescale.to(u.device)[:, None]  # (N, 1)
+            Delta = step_rescale * Delta  # (N, P)
+            Delta = Delta if dt is None else dt[:, :, None] * Delta[:, None]  # (N, L, P)
+        else:
+            Delta = step_rescale * (Delta if dt is None else dt[:, :, None] * Delta)  # (P,) or (N, L, P)
+        a_re, a_im, g_re, g_im = discretize(*self.Lambda(), Delta, self.ssm.discretization)
+        Lambda_bar, gamma = torch.cat([a_re, a_im], -1), torch.cat([g_re, g_im], -1)
+        B_re, B_im = self.B.unbind(-1)  # (P, H)
+        if dt is not None:  # the gain changes from step to step: apply it behind the projection
+            return Lambda_bar, multiply(gamma, F.linear(u, torch.cat([B_re, B_im])).to(gamma.dtype))
+        g_re, g_im = g_re[..., None], g_im[..., None]  # (P, 1) or (N, P, 1): fold it into the projection
+        B_bar = torch.cat([g_re * B_re - g_im * B_im, g_re * B_im + g_im * B_re], -2)  # (2P, H) or (N, 2P, H)
+        return Lambda_bar, u @ B_bar.mT
+
+    def _readout(self) -> Tensor:
+        """(H, 2P) real weight of 2 Re(C~ x), or (H, 4P) for both directions."""
+        scale = 2.0 if self.ssm.conj_sym else 1.0
+        C = torch.cat([getattr(self, name) * self.D.new_tensor([scale, -scale]) for name in self.readouts], -1)
+        return C.movedim(-1, 1).flatten(1)  # (H, 2 or 4, P) -> (H, 2P or 4P)
+
+    def _last_state(self, xs: Tensor, lengths: Tensor | None, initial: Tensor | None) -> Tensor:
+        """Forward state (N, 2P) at the last valid step; a clip of no steps keeps its initial state."""
+        before = xs.new_zeros(len(xs), 2 * self.P) if initial is None else initial.to(xs.dtype)
+        if xs.shape[1] == 0:
+            return before
+        if lengths is None:
+            return xs[:, -1, : 2 * self.P]
+        last = xs[torch.arange(len(xs), device=xs.device), lengths.clamp(min=1) - 1, : 2 * self.P]
+        return torch.where((lengths > 0)[:, None], last, before)
+
+
+def _parameter(values: Tensor) -> nn.Parameter:
+    """Drawn in float64, cast once."""
+    return nn.Parameter(values.to(torch.get_default_dtype()).contiguous())

@@ -1,0 +1,93 @@
+"""The scan: states of a diagonal linear recurrence, one signature for every backend (S5 paper, section 2.2).
+
+    forward:   x_k = Lambda_bar_k     x_{k-1} + Bu_k
+    backward:  x_k = Lambda_bar_{k+1} x_{k+1} + Bu_k   (the factor belongs to the interval between k and k + 1)
+
+No complex tensors: the last axis holds planar real pairs, [re of every mode | im of every mode].
+Shapes: N batch, L steps, P stored states.
+
+Backends: "reference" (scan_reference.py, a loop), "chunked" (scan_chunked.py, plain torch, any device), "cpu"
+(scan_cpu.py, compiled) and "triton" (scan_triton.py, NVIDIA GPUs).
+"""
+
+import importlib.util
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from kws_s5.ssm.scan_chunked import scan_chunked
+from kws_s5.ssm.scan_reference import scan_reference
+
+DIRECTIONS = ("forward", "backward", "both")
+
+
+def scan(
+    Lambda_bar: Tensor,
+    Bu: Tensor,
+    *,
+    direction: str = "forward",
+    initial: Tensor | None = None,
+    backend: str | None = None,
+) -> Tensor:
+    """States xs (N, L, 2P); for "both" (N, L, 4P) = [forward | backward].
+
+    Args:
+        Lambda_bar: (2P,) constant, (N, 2P) one per clip, or (N, L, 2P) one per step.
+        Bu: (N, L, 2P) float32 or float64. Half precision is raised to float32: states are never kept in 16 bits.
+        direction: "forward", "backward" or "both".
+        initial: (N, 2P) state before the first step in the scan's direction; for "both", of the forward scan only.
+            The backward scan takes one only with constant or per-clip ``Lambda_bar``.
+        backend: name of a backend; None chooses: "cpu" on CPUs, "triton" on CUDA, "chunked" elsewhere.
+    """
+    if Bu.dtype not in (torch.float32, torch.float64):
+        Bu = Bu.float()
+    Lambda_bar = Lambda_bar.to(Bu.dtype)
+    initial = None if initial is None else initial.to(Bu.dtype)
+    _check(Lambda_bar, Bu, direction, initial)
+    run = _backend(backend or _choose(Bu.device.type))
+    return run(Lambda_bar, Bu, direction=direction, initial=initial)
+
+
+def _check(Lambda_bar: Tensor, Bu: Tensor, direction: str, initial: Tensor | None) -> None:
+    N, L, width = Bu.shape
+    allowed = ((width,), (N, width), (N, L, width))
+    assert width % 2 == 0 and tuple(Lambda_bar.shape) in allowed, (Lambda_bar.shape, Bu.shape)
+    assert direction in DIRECTIONS, direction
+    if initial is not None:
+        assert tuple(initial.shape) == (N, width), (initial.shape, Bu.shape)
+        assert not (direction == "backward" and Lambda_bar.dim() == 3), "backward initial needs a constant factor"
+
+
+def _choose(device: str) -> str:
+    if device == "cpu":
+        return "cpu" if _installed("scan_cpu") else "chunked"
+    if device == "cuda" and _installed("scan_triton"):
+        return "triton"
+    return "chunked"
+
+
+@cache
+def _installed(module: str) -> bool:
+    """Whether this backend's file and its compiler are there."""
+    compiler = {"scan_cpu": "numba", "scan_triton": "triton"}[module]
+    found = importlib.util.find_spec(f"kws_s5.ssm.{module}") and importlib.util.find_spec(compiler)
+    return found is not None
+
+
+@cache
+def _backend(name: str) -> Callable[..., Tensor]:
+    """The backend's function; compiled ones are imported when first used, because their compilers load slowly."""
+    if name == "reference":
+        return scan_reference
+    if name == "chunked":
+        return scan_chunked
+    if name == "cpu":
+        from kws_s5.ssm.scan_cpu import scan_cpu
+
+        return scan_cpu
+    assert name == "triton", name
+    from kws_s5.ssm.scan_triton import scan_triton
+
+    return scan_triton
