@@ -92,7 +92,19 @@ class PendulumData:
     n_observed: int = 50
     use_dt: bool = True
     """Give the intervals to the model (off: all intervals are 1, the paper's S5-drop)."""
+    n_query: int = 0
+    """Unseen frames per sequence that are asked about: steps with a black picture. Published results: 0."""
+    mirror: bool = False
+    """Swap left and right in half of the training sequences. Published results: off."""
     cache: str = ""
+    """Folder for the generated sets; empty: the user's cache folder."""
+
+    def __post_init__(self) -> None:
+        for name in ("n_train", "n_validation", "n_test"):
+            require(getattr(self, name) >= 1, f"data.{name}", getattr(self, name), "at least 1")
+        require(1 <= self.n_observed <= self.n_frames, "data.n_observed", self.n_observed,
+                f"between 1 and n_frames ({self.n_frames})")
+        require(self.n_query >= 0, "data.n_query", self.n_query, "0 or more")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,77 @@
+"""The three pendulum sets on disk: made once, from fixed seeds, then memory-mapped.
+
+Random streams (S5 and CRU code): RandomState(42) gives the training set, its noise, the test set and its noise, in this
+order; RandomState(43) the validation set. Inside a set the order of draws is ours: motion, picture jitter, clarity,
+pixel noise sequence by sequence. A set of another size is therefore another draw, not a part of the full set.
+
+Legend: n sequences, F frames, S = 24 pixels a side.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+from kws_s5.atomic import replacing
+from kws_s5.config import PendulumData
+from kws_s5.data.pendulum_images import ANGLE_JITTER, SIZE, blend, clarity, render_sequences
+from kws_s5.data.pendulum_physics import simulate
+
+VERSION = 1  # of the generator: a change of its output gets a new number
+MOMENTS = 4  # angles kept per frame: the truth between frames
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One set. Arrays are read-only memory maps."""
+
+    images: np.ndarray  # (n, F, S, S) uint8, noisy
+    angles: np.ndarray  # (n, F, MOMENTS) float64, radians, noise-free; [:, :, 0] belongs to the images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+def recordings(config: PendulumData) -> dict[str, Recording]:
+    """The sets "train", "validation" and "test", made first where they are missing (about 20 s, 240 MB)."""
+    folder = cache_folder(config)
+    sizes = {"train": config.n_train, "validation": config.n_validation, "test": config.n_test}
+    if not all(_path(folder, split, part).exists() for split in sizes for part in ("images", "angles")):
+        rng = np.random.RandomState(42)
+        _make(folder, "train", n=config.n_train, n_frames=config.n_frames, rng=rng)
+        _make(folder, "test", n=config.n_test, n_frames=config.n_frames, rng=rng)
+        rng = np.random.RandomState(43)
+        _make(folder, "validation", n=config.n_validation, n_frames=config.n_frames, rng=rng)
+    return {split: Recording(*(np.load(_path(folder, split, part), mmap_mode="r") for part in ("images", "angles")))
+            for split in sizes}
+
+
+def cache_folder(config: PendulumData) -> Path:
+    """Where the sets of this size lie."""
+    root = Path(config.cache) if config.cache else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "kws_s5"
+    sizes = f"{config.n_train}-{config.n_validation}-{config.n_test}x{config.n_frames}"
+    return root.expanduser() / f"pendulum-v{VERSION}-{sizes}"
+
+
+def _path(folder: Path, split: str, part: str) -> Path:
+    return folder / f"{split}-{part}.npy"
+
+
+def _make(folder: Path, split: str, *, n: int, n_frames: int, rng: np.random.RandomState) -> None:
+    """Draws one set from ``rng`` and writes both files; two processes at once write the same bytes, so either may win."""
+    angles = simulate(n, n_frames, rng, moments=MOMENTS)
+    drawn = angles[:, :, 0] + rng.normal(0.0, ANGLE_JITTER, (n, n_frames))
+    clear = clarity(n, n_frames, rng)
+    with replacing(_path(folder, split, "images")) as temporary:
+        images = np.lib.format.open_memmap(temporary, "w+", np.uint8, (n, n_frames, SIZE, SIZE))
+        console = Console(stderr=True)
+        pictures = track(render_sequences(drawn), f"pendulum: {split}", n, console=console, disable=n < 500)
+        for i, picture in enumerate(pictures):
+            images[i] = blend(picture, clear[i], rng)
+        images.flush()
+        del images
+    with replacing(_path(folder, split, "angles")) as temporary, open(temporary, "wb") as file:
+        np.save(file, angles)
