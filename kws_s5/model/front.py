@@ -1,8 +1,8 @@
 """What every front has in common: input -> features for the S5 layers, offline and in a stream.
 
-A front turns (N, L, U) input (or (N, L) tokens) into ``Features``. ``step_rescale`` = train_rate / rate is either passed
-on to the layers (a front that gives one frame per input step) or used up (``fixed_frame_rate``: frames come at the same
-rate in physical time whatever the input's rate, so the layers always see step_rescale 1).
+A front turns (N, L, U) input (or (N, L) tokens) into ``Features``. ``step_rescale`` = train_rate / rate is either
+passed on to the layers (a front that gives one frame per input step) or used up (``fixed_frame_rate``: frames come at
+the same rate in physical time whatever the input's rate, so the layers always see step_rescale 1).
 
 Legend: N batch, L input steps, f frames of a chunk, U input features, H features, L' frames.
 """

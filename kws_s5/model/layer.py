@@ -1,0 +1,79 @@
+"""One S5 layer: norm -> S5 SSM -> nonlinearity -> plus the input (S5 paper, section 3 and appendix B).
+
+With d = dropout, g = GELU (tanh form, as the official code), s = sigmoid and y the SSM's output:
+    full_glu    h = d(g(y)),  out1(h) * s(out2(h))
+    half_glu1   h = d(g(y)),  h * s(out2(h))
+    half_glu2   h = d(g(y)),  y * s(out2(h))
+    gelu        d(g(y))
+The three gated forms are dropped out once more. Pre-norm normalises the SSM's input, post-norm the layer's output.
+Dropout masks are shared over time: (N, 1, H).
+
+Legend: N batch, L steps, H features, P stored states.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from kws_s5.config.model import Activation, Norm, SSMConfig
+from kws_s5.model.dense import dense
+from kws_s5.model.norm import BatchNorm, LayerNorm
+from kws_s5.ssm.s5 import S5SSM
+
+
+class S5Layer(nn.Module):
+    """x (N, L, H) -> (N, L, H)."""
+
+    def __init__(self, H: int, ssm: SSMConfig, *, activation: Activation = "half_glu1", dropout: float = 0.0,
+                 norm: Norm = "batch", prenorm: bool = True, norm_momentum: float = 0.95) -> None:
+        """H: features in and out; dropout: probability; norm_momentum: see BatchNorm."""
+        super().__init__()
+        self.activation, self.dropout, self.prenorm = activation, dropout, prenorm
+        self.norm = BatchNorm(H, momentum=norm_momentum) if norm == "batch" else LayerNorm(H)
+        self.seq = S5SSM(H, ssm)
+        if activation == "full_glu":
+            self.out1 = dense(H, H)
+        if activation != "gelu":
+            self.out2 = dense(H, H)
+
+    def forward(self, x: Tensor, *, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0,
+                dt: Tensor | None = None) -> Tensor:
+        """The layer on whole clips.
+
+        Args:
+            x: (N, L, H).
+            lengths: (N,) valid steps; None: every row is full. Padding never changes a valid step, in either direction.
+            step_rescale: train rate / rate, a number or (N,).
+            dt: (N, L) step multipliers, or None.
+        """
+        u = self.norm(x, lengths) if self.prenorm else x
+        y = self.seq(u, step_rescale=step_rescale, dt=dt, lengths=lengths)
+        z = self._activate(y, x)
+        return z if self.prenorm else self.norm(z, lengths)
+
+    def stream(self, x: Tensor, state: Tensor, *, step_rescale: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        """The next chunk of a stream, in evaluation mode: x (N, l, H), state (N, 2P) -> ((N, l, H), next state)."""
+        assert not self.training, "streams run in evaluation mode"
+        u = self.norm(x) if self.prenorm else x
+        y, state = self.seq(u, step_rescale=step_rescale, initial=state, return_state=True)
+        z = self._activate(y, x)
+        return (z if self.prenorm else self.norm(z)), state
+
+    def _activate(self, y: Tensor, skip: Tensor) -> Tensor:
+        """skip + nonlinearity(y), both (N, L, H)."""
+        h = self._drop(F.gelu(y, approximate="tanh"))
+        if self.activation == "gelu":
+            return skip + h
+        gate = self._drop(torch.sigmoid(self.out2(h)))  # dropping the gate drops the product
+        if self.activation == "full_glu":
+            h = self.out1(h)
+        elif self.activation == "half_glu2":
+            h = y
+        return torch.addcmul(skip, h.to(skip.dtype), gate.to(skip.dtype))
+
+    def _drop(self, h: Tensor) -> Tensor:
+        """Dropout with one mask for all steps of a clip: (N, 1, H) of 0 and 1 / (1 - p)."""
+        if not self.training or self.dropout == 0.0:
+            return h
+        kept = 1.0 - self.dropout
+        return h * h.new_empty((h.shape[0], 1, h.shape[2])).bernoulli_(kept).div_(kept)

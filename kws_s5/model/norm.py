@@ -1,0 +1,82 @@
+"""Normalisation over features, in flax's conventions (the ones the published results were trained with).
+
+BatchNorm: statistics over batch and time together, padding left out; running = momentum * running + (1 - momentum) *
+batch, biased variance, epsilon 1e-5. LayerNorm: epsilon 1e-6. Parameters are called scale and bias. In evaluation
+BatchNorm is one affine map per feature, so it streams; its statistics stay in float32 under autocast.
+
+Legend: N batch, L steps, H features.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+BATCH_EPSILON = 1e-5
+LAYER_EPSILON = 1e-6
+
+
+class BatchNorm(nn.Module):
+    """(x - mean) / sqrt(var + 1e-5) * scale + bias for each of H features, mean and var over (N, L)."""
+
+    def __init__(self, H: int, *, momentum: float = 0.95) -> None:
+        """momentum: share of the old running statistics kept at each training step (torch's convention is 1 - this)."""
+        super().__init__()
+        self.momentum = momentum
+        self.scale = nn.Parameter(torch.ones(H))
+        self.bias = nn.Parameter(torch.zeros(H))
+        self.register_buffer("mean", torch.zeros(H))
+        self.register_buffer("var", torch.ones(H))
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """x (N, L, H) -> (N, L, H). ``lengths`` (N,): valid steps, the others stay out of the statistics."""
+        if not self.training:
+            gain = self.scale * torch.rsqrt(self.var + BATCH_EPSILON)
+            return torch.addcmul(self.bias - self.mean * gain, x, gain)  # (N, L, H)
+        with torch.autocast(x.device.type, enabled=False):
+            n_steps = x.shape[0] * x.shape[1]
+            if lengths is None and n_steps > 1:
+                return self._all_steps(x.float(), n_steps)
+            return self._valid_steps(x.float(), lengths)
+
+    def _all_steps(self, x: Tensor, n_steps: int) -> Tensor:
+        mean, var = torch.zeros_like(self.mean), torch.zeros_like(self.var)
+        flat = x.reshape(n_steps, -1)  # (N L, H)
+        y = F.batch_norm(flat, mean, var, self.scale, self.bias, training=True, momentum=1.0, eps=BATCH_EPSILON)
+        self._remember(mean, var * ((n_steps - 1) / n_steps))  # torch reports the unbiased variance
+        return y.reshape(x.shape)
+
+    def _valid_steps(self, x: Tensor, lengths: Tensor | None) -> Tensor:
+        N, L, H = x.shape
+        if lengths is None:
+            weights = x.new_full((1, N * L), 1.0 / (N * L))
+        else:
+            mask = valid_steps(lengths, L).to(x.dtype)  # (N, L)
+            weights = (mask / mask.sum().clamp(min=1.0)).reshape(1, N * L)
+        mean = (weights @ x.reshape(N * L, H)).reshape(H)
+        centred = x - mean  # (N, L, H)
+        var = (weights @ centred.square().reshape(N * L, H)).reshape(H)
+        self._remember(mean, var)
+        return torch.addcmul(self.bias, centred, self.scale * torch.rsqrt(var + BATCH_EPSILON))
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, var: Tensor) -> None:
+        self.mean.lerp_(mean, 1.0 - self.momentum)
+        self.var.lerp_(var, 1.0 - self.momentum)
+
+
+class LayerNorm(nn.Module):
+    """(x - mean) / sqrt(var + 1e-6) * scale + bias, mean and var over the H features of each step."""
+
+    def __init__(self, H: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(H))
+        self.bias = nn.Parameter(torch.zeros(H))
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """x (N, L, H) -> (N, L, H); steps do not see each other, so ``lengths`` changes nothing."""
+        return F.layer_norm(x, self.scale.shape, self.scale, self.bias, LAYER_EPSILON)
+
+
+def valid_steps(lengths: Tensor, L: int) -> Tensor:
+    """(N, L) bool: True where a step belongs to the clip, False in the padding."""
+    return torch.arange(L, device=lengths.device) < lengths[:, None]
