@@ -11,6 +11,8 @@ projections are ordinary real matrix products.
 Shapes: N batch, L steps, H features, P stored states.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -19,6 +21,7 @@ from kws_s5.config import SSMConfig
 from kws_s5.ssm.discretize import discretize
 from kws_s5.ssm.hippo import make_dplr_hippo_blocks
 from kws_s5.ssm.init import init_B, init_C, init_log_step
+from kws_s5.ssm.interpolation import below_nyquist, linear_states, linear_weights
 from kws_s5.ssm.scan import scan
 from kws_s5.ssm.scan_reference import multiply
 
@@ -30,6 +33,11 @@ class S5SSM(nn.Module):
 
     With ``eigenvalues="exp"`` the parameter Lambda_re holds log(-Re Lambda).
     """
+
+    interpolation: Literal["hold", "linear"] = "hold"
+    """Evaluation at a lower rate: what the input does between two samples (interpolation.py). ``step`` always holds."""
+    mask_above_nyquist: bool = False
+    """Evaluation at a lower rate: silence modes that it would alias."""
 
     def __init__(self, H: int, ssm: SSMConfig) -> None:
         super().__init__()
@@ -73,9 +81,13 @@ class S5SSM(nn.Module):
         if lengths is not None:
             valid = torch.arange(u.shape[1], device=u.device) < lengths[:, None]  # (N, L)
             u = torch.where(valid[:, :, None], u, 0)
-        Lambda_bar, Bu = self._drive(u, step_rescale, dt)  # Bu: (N, L, 2P)
-        direction = "both" if self.ssm.bidirectional else "forward"
-        xs = scan(Lambda_bar, Bu, direction=direction, initial=initial)  # (N, L, 2P or 4P)
+        if self.interpolation == "linear" and dt is None:
+            xs = linear_states(u, self.B, self._linear_weights(step_rescale), lengths=lengths, initial=initial,
+                               bidirectional=self.ssm.bidirectional)  # (N, L, 2P or 4P)
+        else:
+            Lambda_bar, Bu = self._drive(u, step_rescale, dt)  # Bu: (N, L, 2P)
+            direction = "both" if self.ssm.bidirectional else "forward"
+            xs = scan(Lambda_bar, Bu, direction=direction, initial=initial)  # (N, L, 2P or 4P)
         ys = F.linear(xs, self._readout()) + self.D * u  # (N, L, H)
         return (ys, self._last_state(xs, lengths, initial)) if return_state else ys
 
@@ -111,6 +123,9 @@ class S5SSM(nn.Module):
         else:
             Delta = step_rescale * (Delta if dt is None else dt[:, :, None] * Delta)  # (P,) or (N, L, P)
         a_re, a_im, g_re, g_im = discretize(*self.Lambda(), Delta, self.ssm.discretization)
+        if self.mask_above_nyquist and dt is None:
+            keep = below_nyquist(self.Lambda_im, torch.exp(self.log_step[:, 0]), step_rescale).to(g_re.dtype)
+            g_re, g_im = g_re * keep, g_im * keep
         Lambda_bar, gamma = torch.cat([a_re, a_im], -1), torch.cat([g_re, g_im], -1)
         B_re, B_im = self.B.unbind(-1)  # (P, H)
         if dt is not None:  # the gain changes from step to step: apply it behind the projection
@@ -118,6 +133,15 @@ class S5SSM(nn.Module):
         g_re, g_im = g_re[..., None], g_im[..., None]  # (P, 1) or (N, P, 1): fold it into the projection
         B_bar = torch.cat([g_re * B_re - g_im * B_im, g_re * B_im + g_im * B_re], -2)  # (2P, H) or (N, 2P, H)
         return Lambda_bar, u @ B_bar.mT
+
+    def _linear_weights(self, step_rescale: float | Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of interpolation.py, (P,) or (N, P); one rescale, or (N,) one per clip."""
+        assert self.ssm.discretization == "zoh", "linear interpolation is defined for zero-order hold"
+        r = torch.as_tensor(step_rescale, dtype=torch.float64, device=self.D.device)
+        r, Delta = r[:, None] if r.dim() else r, torch.exp(self.log_step[:, 0].double())
+        Lambda_bar, *gains = linear_weights(*self.Lambda(), Delta, r)
+        keep = below_nyquist(self.Lambda_im, Delta, r) if self.mask_above_nyquist else 1.0
+        return Lambda_bar, *(gain * keep for gain in gains)
 
     def _readout(self) -> Tensor:
         """(H, 2P) real weight of 2 Re(C~ x), or (H, 4P) for both directions."""
