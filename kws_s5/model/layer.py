@@ -57,7 +57,7 @@ class S5Layer(nn.Module):
         u = self.norm(x) if self.prenorm else x
         y, state = self.seq(u, step_rescale=step_rescale, initial=state, return_state=True)
         z = self._activate(y, x)
-        return (z if self.prenorm else self.norm(z)), state
+        return (z if self.prenorm else self.norm(z)), state.clone()  # a view would keep the whole chunk's states
 
     def _activate(self, y: Tensor, skip: Tensor) -> Tensor:
         """skip + nonlinearity(y), both (N, L, H)."""
