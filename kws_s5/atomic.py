@@ -1,7 +1,9 @@
 """Files appear whole or not at all: written to a temporary name beside the target, flushed to disk, then renamed."""
 
+import errno
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,3 +40,33 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, value: Any) -> None:
     """Writes ``value`` as indented JSON atomically; NaN and infinity are refused because readers reject them."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+@contextmanager
+def new_folder(folder: str | Path) -> Iterator[Path]:
+    """Yields an empty temporary folder beside ``folder``; a clean exit makes it ``folder``, an error removes it.
+
+    ``folder`` may exist only if it is empty: FileExistsError otherwise, and nothing is changed.
+    """
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o777 & ~umask)
+        _become(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _become(temporary: Path, folder: Path) -> None:
+    try:
+        if folder.is_dir():
+            folder.rmdir()  # fails unless it is empty
+        os.rename(temporary, folder)
+    except OSError as error:
+        if folder.exists():
+            raise FileExistsError(errno.ENOTEMPTY, "exists and is not empty", str(folder)) from error
+        raise

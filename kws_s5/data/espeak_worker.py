@@ -1,0 +1,68 @@
+"""Speaks with eSpeak NG in a process of its own: JSON requests in on stdin, int16 sound out on stdout.
+
+Run as a file, with the standard library only. eSpeak NG keeps state between words (phases, noise, flutter), so the same
+word sounds a little different each time; a fresh process that speaks the same list with the same seed gives the same
+bytes. A crash of the synthesiser ends this process, not the caller's.
+
+stdin: one JSON object, {"library", "data", "seed", "requests": [{"text", "voice", "pitch", "speed", "intonation",
+"volume"}, ...]}. stdout: the rate in Hz, then for each request its number of samples (-1: no such voice) and the
+samples; all integers little-endian, 4 bytes (samples 2).
+"""
+
+import ctypes
+import json
+import sys
+from array import array
+
+SYNCHRONOUS = 2  # espeak_AUDIO_OUTPUT: sound goes to the callback, and the call returns when all is said
+DO_NOT_EXIT = 0x8000  # espeak_Initialize: report missing data instead of ending the process
+UTF8 = 1
+PARAMETERS = {"speed": 1, "volume": 2, "pitch": 3, "intonation": 4}  # espeak_PARAMETER
+CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+
+
+class Espeak:
+    """The synthesiser, for this process only (it is not re-entrant)."""
+
+    def __init__(self, library: str, data: str, seed: int) -> None:
+        self.sound = array("h")
+        self.callback = CALLBACK(self._collect)  # kept alive as long as the library may call it
+        self.lib = ctypes.CDLL(library)
+        self.rate = self.lib.espeak_Initialize(SYNCHRONOUS, 0, data.encode(), DO_NOT_EXIT)
+        self.lib.espeak_SetSynthCallback(self.callback)
+        self.lib.espeak_ng_SetRandSeed(ctypes.c_long(seed))
+
+    def say(self, request: dict) -> array | None:
+        """int16 samples, or None where the voice does not exist."""
+        if self.lib.espeak_SetVoiceByName(request["voice"].encode()) != 0:
+            return None
+        for name, number in PARAMETERS.items():
+            self.lib.espeak_SetParameter(number, request[name], 0)
+        text = request["text"].encode()
+        self.sound = array("h")
+        self.lib.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, 1, 0, UTF8, None, None)
+        return self.sound
+
+    def _collect(self, samples: int | None, count: int, events: int | None) -> int:
+        if samples and count > 0:
+            self.sound.frombytes(ctypes.string_at(samples, 2 * count))
+        return 0  # go on
+
+
+def main() -> int:
+    task = json.load(sys.stdin)
+    espeak = Espeak(task["library"], task["data"], task["seed"])
+    out = sys.stdout.buffer
+    out.write(espeak.rate.to_bytes(4, "little", signed=True))
+    for request in task["requests"] if espeak.rate > 0 else ():
+        sound = espeak.say(request)
+        if sound is not None and sys.byteorder == "big":
+            sound.byteswap()
+        out.write((-1 if sound is None else len(sound)).to_bytes(4, "little", signed=True))
+        out.write(b"" if sound is None else sound.tobytes())
+    out.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
