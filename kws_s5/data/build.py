@@ -1,0 +1,21 @@
+"""The one door to data: the class of the config chooses the reader."""
+
+from kws_s5.config import Data, KeywordData, LraData, PendulumData, SeriesData
+from kws_s5.data.splits import Splits
+
+
+def build(config: Data) -> Splits:
+    """Training, validation and test set of ``config``; prepared on the first call, cached afterwards."""
+    # imported here so that one kind of data does not need the packages of the others
+    match config:
+        case KeywordData():
+            from kws_s5.data import keywords as reader
+        case PendulumData():
+            from kws_s5.data import pendulum as reader
+        case SeriesData():
+            from kws_s5.data import series as reader
+        case LraData():
+            from kws_s5.data import lra as reader
+        case _:
+            raise TypeError(f"no reader for {type(config).__name__}")
+    return reader.build(config)
