@@ -1,4 +1,4 @@
-"""HiPPO-N: the diagonal Lambda and the eigenvectors V from which an S5 layer starts (S5 paper, section 3.2, appendix B.1).
+"""HiPPO-N: the diagonal Lambda and the eigenvectors V from which an S5 layer starts (S5 paper, section 3.2).
 
     HiPPO-LegS A  ->  A^N = A + p p^T with p_n = sqrt(n + 1/2)  (normal)  ->  A^N = V diag(Lambda) V^-1
 

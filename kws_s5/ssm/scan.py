@@ -10,17 +10,19 @@ Backends: "reference" (scan_reference.py, a loop), "chunked" (scan_chunked.py, p
 (scan_cpu.py, compiled) and "triton" (scan_triton.py, NVIDIA GPUs).
 """
 
-import importlib.util
-from collections.abc import Callable
-from functools import cache
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
 
 from kws_s5.ssm.scan_chunked import scan_chunked
+from kws_s5.ssm.scan_op import scan_compiled
 from kws_s5.ssm.scan_reference import scan_reference
 
 DIRECTIONS = ("forward", "backward", "both")
+BACKENDS = {"reference": scan_reference, "chunked": scan_chunked, "cpu": scan_compiled, "triton": scan_compiled}
+HAS_NUMBA = find_spec("numba") is not None
+HAS_TRITON = find_spec("triton") is not None and find_spec("kws_s5.ssm.scan_triton") is not None
 
 
 def scan(
@@ -46,8 +48,7 @@ def scan(
     Lambda_bar = Lambda_bar.to(Bu.dtype)
     initial = None if initial is None else initial.to(Bu.dtype)
     _check(Lambda_bar, Bu, direction, initial)
-    run = _backend(backend or _choose(Bu.device.type))
-    return run(Lambda_bar, Bu, direction=direction, initial=initial)
+    return BACKENDS[backend or _choose(Bu.device.type)](Lambda_bar, Bu, direction=direction, initial=initial)
 
 
 def _check(Lambda_bar: Tensor, Bu: Tensor, direction: str, initial: Tensor | None) -> None:
@@ -61,33 +62,6 @@ def _check(Lambda_bar: Tensor, Bu: Tensor, direction: str, initial: Tensor | Non
 
 
 def _choose(device: str) -> str:
-    if device == "cpu":
-        return "cpu" if _installed("scan_cpu") else "chunked"
-    if device == "cuda" and _installed("scan_triton"):
-        return "triton"
-    return "chunked"
-
-
-@cache
-def _installed(module: str) -> bool:
-    """Whether this backend's file and its compiler are there."""
-    compiler = {"scan_cpu": "numba", "scan_triton": "triton"}[module]
-    found = importlib.util.find_spec(f"kws_s5.ssm.{module}") and importlib.util.find_spec(compiler)
-    return found is not None
-
-
-@cache
-def _backend(name: str) -> Callable[..., Tensor]:
-    """The backend's function; compiled ones are imported when first used, because their compilers load slowly."""
-    if name == "reference":
-        return scan_reference
-    if name == "chunked":
-        return scan_chunked
-    if name == "cpu":
-        from kws_s5.ssm.scan_cpu import scan_cpu
-
-        return scan_cpu
-    assert name == "triton", name
-    from kws_s5.ssm.scan_triton import scan_triton
-
-    return scan_triton
+    if device == "cpu" and HAS_NUMBA:
+        return "cpu"
+    return "triton" if device == "cuda" and HAS_TRITON else "chunked"
