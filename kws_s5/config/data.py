@@ -1,6 +1,6 @@
 """What a model is trained on. One class per kind of data; the class chooses the reader, nothing else does."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kws_s5.config.checks import one_of, require
@@ -108,12 +108,37 @@ class PendulumData:
 
 
 @dataclass(frozen=True)
+class SeriesScaling:
+    """Units of a series model, measured on its training series. Features and targets in the order of the columns."""
+
+    time_unit: float = 0.0
+    """Median interval in the file's unit of time; 0: not measured yet."""
+    features: tuple[str, ...] = ()
+    feature_mean: tuple[float, ...] = ()
+    feature_std: tuple[float, ...] = ()
+    target_mean: tuple[float, ...] = ()
+    target_std: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class SeriesData:
     """The user's own irregular series from CSV: series id, time, features..., targets..."""
 
-    path: str = ""
+    path: str = "example"
+    """The file; 'example' is a small set made on the spot."""
     targets: tuple[str, ...] = ()
+    """Names of the columns to predict; every other column is a feature."""
+    max_gap: float = 0.0
+    """Cut a series where an interval is longer than this, in the file's unit of time; 0: never."""
+    max_length: int = 0
+    """Cut series into pieces of at most this many rows; 0: never."""
+    scaling: SeriesScaling = field(default_factory=SeriesScaling)
+    """Filled in by training and kept with the model."""
     cache: str = ""
+
+    def __post_init__(self) -> None:
+        require(self.max_gap >= 0, "data.max_gap", self.max_gap, "0 or more")
+        require(self.max_length >= 0 and self.max_length != 1, "data.max_length", self.max_length, "0, or 2 and more")
 
 
 LraTask = Literal["listops", "text", "retrieval", "image", "pathfinder", "pathx", "smnist", "psmnist", "scifar"]

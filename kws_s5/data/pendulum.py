@@ -16,7 +16,7 @@ from kws_s5.data.pendulum_sampling import hidden_frames, intervals, random_frame
 from kws_s5.data.pendulum_store import MOMENTS, Recording, recordings
 from kws_s5.data.splits import Splits
 
-LABELS = ("sin", "cos")
+N_TARGETS = 2  # sine and cosine
 
 
 class PendulumSet(Dataset):
@@ -71,10 +71,12 @@ def build(config: PendulumData) -> Splits:
     sets = {}
     for split, recording in recordings(config).items():
         seen = random_frames(split, len(recording), n_observed=config.n_observed, n_frames=config.n_frames)
-        queries = hidden_frames(split, seen, n_query=config.n_query, n_frames=config.n_frames) if config.n_query else None
+        queries = None
+        if config.n_query:
+            queries = hidden_frames(split, seen, n_query=config.n_query, n_frames=config.n_frames)
         sets[split] = PendulumSet(recording, seen, queries=queries, use_dt=config.use_dt,
                                   mirror=config.mirror and split == "train")
     report = {"sequences": {split: len(s) for split, s in sets.items()}, "frames": config.n_frames,
               "observed": config.n_observed, "queries": config.n_query}
-    return Splits(sets["train"], sets["validation"], sets["test"], labels=LABELS, n_outputs=len(LABELS),
+    return Splits(sets["train"], sets["validation"], sets["test"], labels=(), n_outputs=N_TARGETS,
                   n_inputs=sets["train"][0].x.shape[1], report=report)

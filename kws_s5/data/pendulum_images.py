@@ -25,8 +25,8 @@ CLEAR_FRAMES = 5  # at the start of every sequence
 def render(angles: np.ndarray) -> np.ndarray:
     """Clear pictures of angles (F,) in radians -> (F, S, S) uint8.
 
-    Reducing is linear and separable, so all canvases are reduced by two matrix products with Pillow's own filter weights:
-    the same numbers as ``resize`` at a sixth of the time.
+    Reducing is linear and separable, so all canvases are reduced by two matrix products with Pillow's own filter
+    weights: the same numbers as ``resize`` at a sixth of the time.
     """
     canvases = np.stack([_rod(angle) for angle in angles]).astype(np.float32)  # (F, CANVAS, CANVAS)
     weights = _lanczos()
@@ -83,7 +83,7 @@ def clarity(n: int, n_frames: int, rng: np.random.RandomState) -> np.ndarray:
 
 
 def blend(pictures: np.ndarray, clear: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-    """Pictures (F, S, S) uint8 and clarity (F,) -> clear * picture + (1 - clear) * U(0, 255), uint8; one draw a pixel."""
+    """Pictures (F, S, S) uint8 and clarity (F,) -> clear * picture + (1 - clear) * U(0, 255), uint8."""
     noise = rng.uniform(0.0, 255.0, pictures.shape)
     weight = clear[:, None, None]
     return (weight * pictures + (1.0 - weight) * noise).astype(np.uint8)

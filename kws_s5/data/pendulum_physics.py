@@ -4,8 +4,8 @@
                                                       and the torque m g l sin(theta); theta = 0 points up here)
 
 Semi-implicit Euler with an inner step of 1e-4 s, 100 inner steps a frame (0.01 s). Start: theta ~ U(0, 2 pi) at rest;
-after each frame theta' += N(0, 0.1^2). The task is that of Becker et al., "Recurrent Kalman Networks" (ICML 2019), in the
-form of Schirmer et al., "Continuous Recurrent Units" (ICML 2022), which the S5 paper (section 6.3) uses.
+after each frame theta' += N(0, 0.1^2). The task is that of Becker et al., "Recurrent Kalman Networks" (ICML 2019), in
+the form of Schirmer et al., "Continuous Recurrent Units" (ICML 2022), which the S5 paper (section 6.3) uses.
 
 Legend: n sequences, F frames, S moments recorded in a frame.
 """

@@ -7,7 +7,6 @@ pixel noise sequence by sequence. A set of another size is therefore another dra
 Legend: n sequences, F frames, S = 24 pixels a side.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +16,10 @@ from rich.progress import track
 
 from kws_s5.atomic import replacing
 from kws_s5.config import PendulumData
+from kws_s5.data.cache import cache_folder
 from kws_s5.data.pendulum_images import ANGLE_JITTER, SIZE, blend, clarity, render_sequences
 from kws_s5.data.pendulum_physics import simulate
+from kws_s5.lock import locked
 
 VERSION = 1  # of the generator: a change of its output gets a new number
 MOMENTS = 4  # angles kept per frame: the truth between frames
@@ -37,23 +38,21 @@ class Recording:
 
 def recordings(config: PendulumData) -> dict[str, Recording]:
     """The sets "train", "validation" and "test", made first where they are missing (about 20 s, 240 MB)."""
-    folder = cache_folder(config)
     sizes = {"train": config.n_train, "validation": config.n_validation, "test": config.n_test}
-    if not all(_path(folder, split, part).exists() for split in sizes for part in ("images", "angles")):
-        rng = np.random.RandomState(42)
-        _make(folder, "train", n=config.n_train, n_frames=config.n_frames, rng=rng)
-        _make(folder, "test", n=config.n_test, n_frames=config.n_frames, rng=rng)
-        rng = np.random.RandomState(43)
-        _make(folder, "validation", n=config.n_validation, n_frames=config.n_frames, rng=rng)
+    name = "-".join(map(str, sizes.values()))
+    folder = cache_folder(config.cache) / f"pendulum-v{VERSION}-{name}x{config.n_frames}"
+    with locked(folder / ".lock"):
+        if not all(_path(folder, split, part).exists() for split in sizes for part in ("images", "angles")):
+            _make_all(folder, sizes, n_frames=config.n_frames)
     return {split: Recording(*(np.load(_path(folder, split, part), mmap_mode="r") for part in ("images", "angles")))
             for split in sizes}
 
 
-def cache_folder(config: PendulumData) -> Path:
-    """Where the sets of this size lie."""
-    root = Path(config.cache) if config.cache else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "kws_s5"
-    sizes = f"{config.n_train}-{config.n_validation}-{config.n_test}x{config.n_frames}"
-    return root.expanduser() / f"pendulum-v{VERSION}-{sizes}"
+def _make_all(folder: Path, sizes: dict[str, int], *, n_frames: int) -> None:
+    rng = np.random.RandomState(42)
+    _make(folder, "train", n=sizes["train"], n_frames=n_frames, rng=rng)
+    _make(folder, "test", n=sizes["test"], n_frames=n_frames, rng=rng)
+    _make(folder, "validation", n=sizes["validation"], n_frames=n_frames, rng=np.random.RandomState(43))
 
 
 def _path(folder: Path, split: str, part: str) -> Path:
@@ -61,7 +60,7 @@ def _path(folder: Path, split: str, part: str) -> Path:
 
 
 def _make(folder: Path, split: str, *, n: int, n_frames: int, rng: np.random.RandomState) -> None:
-    """Draws one set from ``rng`` and writes both files; two processes at once write the same bytes, so either may win."""
+    """Draws one set from ``rng`` and writes both files."""
     angles = simulate(n, n_frames, rng, moments=MOMENTS)
     drawn = angles[:, :, 0] + rng.normal(0.0, ANGLE_JITTER, (n, n_frames))
     clear = clarity(n, n_frames, rng)

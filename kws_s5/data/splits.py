@@ -6,6 +6,8 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from kws_s5.config import Data
+
 
 @dataclass
 class Splits:
@@ -20,4 +22,5 @@ class Splits:
     vocabulary: tuple[str, ...] = ()  # tokens by id
     report: dict[str, Any] = field(default_factory=dict)  # plain JSON: counts, choices made, files left out
     note: str = ""  # one line on the training data, kept in the model file
+    data: Data | None = None  # the config with what was measured on the training set filled in; None: as it was
     noises: list[tuple[Tensor, float]] = field(default_factory=list)  # (L,) float32 and Hz: noise for augmentation

@@ -1,0 +1,162 @@
+"""Reads irregular time series from one CSV file and puts them in order; says what it had to mend.
+
+    series,time,<feature>...,<target>...          one row an observation, header first, any order of rows
+    a,0.00,0.31,1.02
+    a,0.35,0.29,
+    b,2024-05-01T12:00:00,...
+
+Column 1: name of the series. Column 2: time, a number in any unit or an ISO 8601 date (then in seconds). A column named
+``split`` (train, validation, test) is optional. An empty cell, NaN or inf is a missing value. Comma, semicolon or tab.
+
+Legend: L rows of a series, F features, K targets.
+"""
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from kws_s5.errors import UserError
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One series in order of time; missing values are NaN."""
+
+    name: str
+    times: np.ndarray  # (L,) float64, strictly increasing
+    features: np.ndarray  # (L, F) float64
+    targets: np.ndarray  # (L, K) float64
+    split: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A whole file. ``notes``: one line for everything that was not as it should be."""
+
+    series: tuple[Series, ...]
+    features: tuple[str, ...]
+    targets: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def read_table(path: str | Path, targets: Sequence[str]) -> Table:
+    """CSV file -> ordered series. Raises UserError with file and line for everything that cannot be mended."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"data.path = {str(path)!r}: no such file")
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        first = file.readline()
+        file.seek(0)
+        rows = csv.reader(file, delimiter=max(",;\t", key=first.count))
+        header = [name.strip() for name in next(rows, [])]
+        features = _feature_columns(path, header, targets)
+        blocks, n_short = _collect(path, rows, header, features, targets)
+    notes = [f"{n_short} empty lines left out"] if n_short else []
+    ordered = [_ordered(name, block, len(features), notes) for name, block in blocks.items()]
+    kept = tuple(series for series in ordered if len(series.times) > 1)
+    if len(kept) < len(ordered):
+        notes.append(f"{len(ordered) - len(kept)} series of a single row left out")
+    if not kept:
+        raise UserError(f"{path}: no series with at least two rows")
+    return Table(kept, features, tuple(targets), tuple(notes))
+
+
+def _feature_columns(path: Path, header: list[str], targets: Sequence[str]) -> tuple[str, ...]:
+    if len(header) < 3:
+        raise UserError(f"{path}: the header needs a series column, a time column and at least one more, not {header}")
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise UserError(f"{path}: two columns have the same name: {twice[0]!r}")
+    values = [name for name in header[2:] if name != "split"]
+    unknown = [name for name in targets if name not in values]
+    if unknown or not targets:
+        wrong = f"no column {unknown[0]!r}" if unknown else "data.targets is empty"
+        raise UserError(f"{path}: {wrong}; choose data.targets from {', '.join(values)}")
+    features = tuple(name for name in values if name not in targets)
+    if not features:
+        raise UserError(f"{path}: every column is a target; at least one must be left as a feature")
+    return features
+
+
+def _collect(path: Path, rows, header: list[str], features: Sequence[str],
+             targets: Sequence[str]) -> tuple[dict[str, list], int]:
+    """Rows by series: name -> [(time, values, split), ...] as they come, and the number of empty lines."""
+    columns = [header.index(name) for name in (*features, *targets)]
+    split_column = header.index("split") if "split" in header[2:] else None
+    blocks: dict[str, list] = {}
+    n_empty = 0
+    for row in rows:
+        line = f"{path}, line {rows.line_num}"
+        if not any(cell.strip() for cell in row):
+            n_empty += 1
+            continue
+        if len(row) != len(header):
+            raise UserError(f"{line}: {len(row)} cells, but the header has {len(header)}")
+        values = [_number(row[i], f"{line}, column {header[i]!r}") for i in columns]
+        split = "" if split_column is None else row[split_column].strip()
+        if split_column is not None and split not in SPLITS:
+            raise UserError(f"{line}: split = {split!r}: must be one of {', '.join(SPLITS)}")
+        blocks.setdefault(row[0].strip(), []).append((_time(row[1], line), values, split))
+    return blocks, n_empty
+
+
+def _ordered(name: str, block: list, n_features: int, notes: list[str]) -> Series:
+    """Rows of one series -> sorted by time, the last row of each moment kept; what was done is added to ``notes``."""
+    if len({split for _, _, split in block}) > 1:
+        raise UserError(f"series {name!r} is in two splits: give all its rows the same one")
+    times = np.array([time for time, _, _ in block])
+    values = np.array([row for _, row, _ in block])
+    if (np.diff(times) < 0).any():
+        notes.append(f"series {name!r}: rows were not in order of time; sorted")
+    order = np.argsort(times, kind="stable")
+    times, values = times[order], values[order]
+    last = np.append(np.diff(times) > 0, True)
+    if not last.all():
+        notes.append(f"series {name!r}: {(~last).sum()} rows at the time of another; the last one in the file is kept")
+    times, values = times[last], values[last]
+    return Series(name, times, values[:, :n_features], values[:, n_features:], block[0][2])
+
+
+def pieces(series: Series, *, max_gap: float, max_length: int) -> list[Series]:
+    """Cuts a series where an interval exceeds ``max_gap`` (its unit; 0: never), and after ``max_length`` rows."""
+    cuts = set(np.flatnonzero(np.diff(series.times) > max_gap) + 1) if max_gap else set()
+    edges = sorted({0, len(series.times)} | cuts)
+    parts = []
+    for start, end in zip(edges[:-1], edges[1:], strict=True):
+        step = max_length or end - start
+        parts += [slice(i, min(i + step, end)) for i in range(start, end, step)]
+    return [replace(series, times=series.times[part], features=series.features[part], targets=series.targets[part])
+            for part in parts if part.stop - part.start > 1]
+
+
+def _number(cell: str, where: str) -> float:
+    text = cell.strip()
+    if not text or text.lower() in ("na", "n/a", "null", "none"):
+        return math.nan
+    try:
+        value = float(text)
+    except ValueError:
+        raise UserError(f"{where}: {text!r} is not a number (leave the cell empty if it is missing)") from None
+    return value if math.isfinite(value) else math.nan
+
+
+def _time(cell: str, line: str) -> float:
+    text = cell.strip()
+    try:
+        value = float(text)
+    except ValueError:
+        try:
+            date = datetime.fromisoformat(text)
+        except ValueError:
+            raise UserError(f"{line}: time {text!r} is neither a number nor an ISO 8601 date") from None
+        value = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    if not math.isfinite(value):
+        raise UserError(f"{line}: time {text!r} is not finite")
+    return value
