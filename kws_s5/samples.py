@@ -77,7 +77,10 @@ def checked_level(x: np.ndarray, where: str) -> np.ndarray:
 
 def shown(name: Any) -> str:
     """A file name or other text on one printable line, also where it holds line breaks or bytes that are no UTF-8."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in str(name))
+    text = str(name)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _numpy(samples: Any, where: str) -> np.ndarray:

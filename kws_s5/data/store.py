@@ -11,11 +11,10 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -26,6 +25,7 @@ from kws_s5.data.decode import INDEX
 from kws_s5.data.manifest import Clip
 from kws_s5.data.workers import decode_shards
 from kws_s5.errors import UserError
+from kws_s5.lock import locked
 from kws_s5.samples import shown
 
 VERSION = 1  # of the layout on disk and of the decoding: a change gets a new number
@@ -46,15 +46,18 @@ class Store:
         if meta["version"] != VERSION or self.index.dtype != INDEX or len(self.index) != len(self.rows):
             raise ValueError("not a store of this version")
         self._shards = [_mapped(folder / name, size) for name, size in meta["shards"]]
+        # as Python lists: reading one number of a structured array takes longer than reading the samples
+        self._shard, self._offset, self._scale = (self.index[name].tolist() for name in ("shard", "offset", "scale"))
 
-    def samples(self, row: int) -> np.ndarray:
-        """(L,) int16, a view of the file; times ``index["scale"][row]`` it is the waveform."""
-        offset, length, shard = self.index[["offset", "length", "shard"]][row]
-        return self._shards[shard][offset: offset + length]
+    def piece(self, row: int, start: int, stop: int) -> tuple[np.ndarray, float]:
+        """Samples ``start`` to ``stop`` of a clip, (L,) int16 as a view of the file, and the factor to the waveform."""
+        offset = self._offset[row]
+        return self._shards[self._shard[row]][offset + start: offset + stop], self._scale[row]
 
     def waveform(self, row: int) -> np.ndarray:
         """(L,) float32 in [-1, 1] (beyond where the recording was)."""
-        return self.samples(row) * self.index["scale"][row]
+        samples, scale = self.piece(row, 0, int(self.index["length"][row]))
+        return samples * np.float32(scale)
 
     def readable(self, id: str) -> bool:
         """Whether the clip is there (False: see ``failures``)."""
@@ -164,16 +167,14 @@ def _remove_old(shelf: Path, newest: Path) -> None:
 @contextmanager
 def _alone(shelf: Path, root: Path):  # noqa: ANN202
     """Only one process at a time prepares a folder; the lock ends with the process, however that ends."""
-    lock = FileLock(shelf.with_suffix(".lock"))
-    try:
-        lock.acquire(timeout=2)
-    except Timeout:
-        print(f"waiting for another process that is decoding {shown(root)}", file=sys.stderr)
-        lock.acquire()
-    try:
+    path = shelf.with_suffix(".lock")
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(path, wait=False))
+        except BlockingIOError:
+            print(f"waiting for another process that is decoding {shown(root)}", file=sys.stderr)
+            held.enter_context(locked(path))
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager
