@@ -49,7 +49,8 @@ class LinearEncoder(nn.Module):
         return self._encode(chunk), state
 
     def _encode(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.encoder.weight * self.gain, self.encoder.bias)  # gain on the small factor
+        with torch.autocast(x.device.type, enabled=False):  # sound in 16 bits of bfloat would be hiss
+            return F.linear(x, self.encoder.weight * self.gain, self.encoder.bias)  # gain on the small factor
 
 
 class TokenEncoder(nn.Module):

@@ -44,7 +44,8 @@ class ClassHead(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """x (N, L, H), lengths (N,) or None -> logits (N, K)."""
-        return self.decoder(pool(x, lengths, self.pooling))
+        with torch.autocast(x.device.type, enabled=False):  # decisions in full precision: they cost next to nothing
+            return self.decoder(pool(x, lengths, self.pooling))
 
     def frames(self, x: Tensor, *, step_rescale: float | Tensor = 1.0) -> Tensor:
         """x (N, L, H) -> logits (N, L, K) that look at the past ``window`` only. Beyond a clip's end: meaningless."""
@@ -70,7 +71,8 @@ class ClassHead(nn.Module):
         return self._average(self._votes(x), state)
 
     def _votes(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.decoder.weight).to(self.decoder.weight.dtype)  # (N, L, K)
+        with torch.autocast(x.device.type, enabled=False):
+            return F.linear(x, self.decoder.weight)  # (N, L, K)
 
     def _window(self, step_rescale: float | Tensor) -> int | Tensor:
         assert self.window > 0, "a head without frame_logits"
@@ -107,9 +109,10 @@ class PairHead(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """x (2N, L, H): all first documents, then all second ones; lengths (2N,) or None -> logits (N, K)."""
         assert len(x) % 2 == 0, "pairs come as 2N rows"
-        a, b = pool(x, lengths, "mean").chunk(2)  # (N, H) each
-        h = self.layer1(torch.cat([a, b, a - b, a * b], dim=-1))
-        return self.layer2(F.gelu(h, approximate="tanh"))
+        with torch.autocast(x.device.type, enabled=False):
+            a, b = pool(x, lengths, "mean").chunk(2)  # (N, H) each
+            h = self.layer1(torch.cat([a, b, a - b, a * b], dim=-1))
+            return self.layer2(F.gelu(h, approximate="tanh"))
 
 
 class GaussianHead(nn.Module):
@@ -134,9 +137,8 @@ def pool(x: Tensor, lengths: Tensor | None, pooling: Pooling) -> Tensor:
     if lengths is None:
         return x.mean(1)
     mask = valid_steps(lengths, x.shape[1])
-    with torch.autocast(x.device.type, enabled=False):
-        share = mask.to(x.dtype) / lengths.clamp(min=1)[:, None]  # (N, L)
-        return torch.einsum("nl,nlh->nh", share, x)
+    share = mask.to(x.dtype) / lengths.clamp(min=1)[:, None]  # (N, L)
+    return torch.einsum("nl,nlh->nh", share, x)
 
 
 def _exact(x: Tensor) -> torch.dtype:

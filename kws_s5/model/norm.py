@@ -7,6 +7,8 @@ BatchNorm is one affine map per feature, so it streams; its statistics stay in f
 Legend: N batch, L steps, H features.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -35,8 +37,8 @@ class BatchNorm(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             n_steps = x.shape[0] * x.shape[1]
             if lengths is None and n_steps > 1:
-                return self._all_steps(x.float(), n_steps)
-            return self._valid_steps(x.float(), lengths)
+                return self._all_steps(x.to(self.scale.dtype), n_steps)
+            return self._valid_steps(x.to(self.scale.dtype), lengths)
 
     def _all_steps(self, x: Tensor, n_steps: int) -> Tensor:
         mean, var = torch.zeros_like(self.mean), torch.zeros_like(self.var)
@@ -48,15 +50,13 @@ class BatchNorm(nn.Module):
     def _valid_steps(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         N, L, H = x.shape
         if lengths is None:
-            weights = x.new_full((1, N * L), 1.0 / (N * L))
+            weights = x.new_full((N * L,), 1.0 / (N * L))
         else:
             mask = valid_steps(lengths, L).to(x.dtype)  # (N, L)
-            weights = (mask / mask.sum().clamp(min=1.0)).reshape(1, N * L)
-        mean = (weights @ x.reshape(N * L, H)).reshape(H)
-        centred = x - mean  # (N, L, H)
-        var = (weights @ centred.square().reshape(N * L, H)).reshape(H)
+            weights = (mask / mask.sum().clamp(min=1.0)).reshape(N * L)
+        y, mean, var = _WeightedNorm.apply(x.reshape(N * L, H), weights, self.scale, self.bias)
         self._remember(mean, var)
-        return torch.addcmul(self.bias, centred, self.scale * torch.rsqrt(var + BATCH_EPSILON))
+        return y.reshape(N, L, H)
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, var: Tensor) -> None:
@@ -80,3 +80,30 @@ class LayerNorm(nn.Module):
 def valid_steps(lengths: Tensor, L: int) -> Tensor:
     """(N, L) bool: True where a step belongs to the clip, False in the padding."""
     return torch.arange(L, device=lengths.device) < lengths[:, None]
+
+
+class _WeightedNorm(torch.autograd.Function):
+    """y = (x - mean) / sqrt(var + epsilon) * scale + bias with mean and var weighted over rows.
+
+    x (M, H), weights (M,) of sum 1 -> y (M, H), mean (H,), var (H,); only y carries a gradient. One row-sized tensor is
+    kept for the backward pass, where plain autograd would keep three:
+    dx_i = scale / sigma * (dy_i - w_i (sum_j dy_j + xhat_i sum_j dy_j xhat_j)).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor, scale: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean = weights @ x
+        centred = x - mean
+        var = weights @ centred.square()
+        inverse = torch.rsqrt(var + BATCH_EPSILON)
+        ctx.save_for_backward(x, weights, scale, mean, inverse)
+        ctx.mark_non_differentiable(mean, var)
+        return torch.addcmul(bias, centred, scale * inverse), mean, var
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:
+        x, weights, scale, mean, inverse = ctx.saved_tensors
+        xhat = (x - mean).mul_(inverse)
+        dbias, dscale = dy.sum(0), (dy * xhat).sum(0)
+        through_statistics = xhat.mul_(dscale).add_(dbias).mul_(weights[:, None])
+        return (dy - through_statistics).mul_(scale * inverse), None, dscale, dbias

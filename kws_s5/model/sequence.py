@@ -63,7 +63,7 @@ class SequenceModel(nn.Module):
 
     def body(self, features: Features) -> Features:
         """Features through the S5 layers."""
-        x, lengths = features.x.float(), features.lengths  # the residual stream stays float32 under autocast
+        x, lengths = _full_precision(features.x), features.lengths
         for layer in self.layers:
             x = layer(x, lengths=lengths, step_rescale=features.step_rescale, dt=features.dt)
         return replace(features, x=x)
@@ -117,7 +117,7 @@ class SequenceModel(nn.Module):
         rescale = state["step_rescale"]
         step_rescale = rescale if rescale.ndim else float(rescale)
         frames, front = self.front.stream(chunk, _part(state, "front."))
-        x, following = frames.float(), {f"front.{k}": v for k, v in front.items()}
+        x, following = _full_precision(frames), {f"front.{k}": v for k, v in front.items()}
         if not x.shape[1]:
             return x.new_zeros((len(x), 0, self.config.n_outputs)), {**state, **following}
         for i, layer in enumerate(self.layers):
@@ -157,6 +157,11 @@ def _number_if_equal(step_rescale: float | Tensor, x: Tensor) -> float | Tensor:
     if step_rescale.ndim == 0 or (step_rescale.device.type == "cpu" and bool((step_rescale == step_rescale[0]).all())):
         return float(step_rescale.flatten()[0])
     return step_rescale.to(x.device)
+
+
+def _full_precision(x: Tensor) -> Tensor:
+    """The residual stream stays float32 (or float64) under autocast."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _part(state: State, prefix: str) -> State:

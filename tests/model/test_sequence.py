@@ -127,8 +127,19 @@ def test_mixed_precision_keeps_the_residual_stream_float32() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         features = model.features(x, LENGTHS)
         logits = model(x, LENGTHS)
-    assert features.x.dtype == torch.float32
-    torch.testing.assert_close(logits.float(), make().train()(x, LENGTHS), atol=0.1, rtol=0.1)
+    assert features.x.dtype == logits.dtype == torch.float32
+    torch.testing.assert_close(logits, make().train()(x, LENGTHS), atol=0.1, rtol=0.1)
+
+
+def test_a_float64_model_computes_in_float64() -> None:
+    config = replace(BASE, head=ClassHead(frame_logits=True))
+    x = torch.randn(2, 20, 1, dtype=torch.float64)
+    fine, coarse = make(config).double(), make(config)
+    outputs = fine.train()(x, LENGTHS[:2]), fine.eval().frame_logits(x)
+    others = coarse.train()(x.float(), LENGTHS[:2]), coarse.eval().frame_logits(x.float())
+    for ours, theirs in zip(outputs, others, strict=True):
+        assert ours.dtype == torch.float64
+        torch.testing.assert_close(ours.float(), theirs, atol=1e-4, rtol=1e-4)
 
 
 def test_models_without_layers_or_outputs() -> None:
