@@ -31,6 +31,10 @@ class OptimConfig:
         one_of("optim.schedule", self.schedule, Schedule)
         require(self.lr > 0, "optim.lr", self.lr, "positive")
         require(self.ssm_lr > 0, "optim.ssm_lr", self.ssm_lr, "positive")
+        require(self.weight_decay >= 0, "optim.weight_decay", self.weight_decay, "0 or more")
+        require(self.warmup_epochs >= 0, "optim.warmup_epochs", self.warmup_epochs, "0 or more")
+        require(self.lr_min >= 0, "optim.lr_min", self.lr_min, "0 or more")
+        require(self.clip_norm >= 0, "optim.clip_norm", self.clip_norm, "0 or more")
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,12 @@ class TrainingConfig:
     patience: int = 0
     """Stop after this many epochs without a better validation score; 0: never."""
     label_smoothing: float = 0.0
+    balanced: bool = False
+    """Draw training clips so that all classes are equally frequent, whatever the folder holds."""
+    frame_weight: float = 0.0
+    """Weight of the loss of the decisions at every frame (heads with frame_logits); 0: only the whole clip counts."""
+    init: str = ""
+    """Model to start from (name, file or run folder): same architecture, the head is new where the words differ."""
     average_from: float = 1.0
     """Share of the training after which weights are averaged (0.75: over the last quarter); 1: never."""
     devices: int = 1
@@ -52,6 +62,10 @@ class TrainingConfig:
     precision: str = "32-true"
     n_workers: int = 0
     """Extra processes that load batches; 0: in the main process (best for clips in the memory-mapped store)."""
+    save_minutes: float = 5.0
+    """A checkpoint every so many minutes and at the end of every epoch; 0: only the latter."""
+    save_steps: int = 0
+    """Also a checkpoint every so many steps; 0: no."""
     out: str = ""
     """Folder of the run; empty: runs/<recipe>."""
     progress: bool = True
@@ -60,4 +74,9 @@ class TrainingConfig:
         require(self.epochs >= 1, "training.epochs", self.epochs, "at least 1")
         require(self.batch_size >= 1, "training.batch_size", self.batch_size, "at least 1")
         require(0.0 <= self.label_smoothing < 1.0, "training.label_smoothing", self.label_smoothing, "in [0, 1)")
+        require(self.frame_weight >= 0, "training.frame_weight", self.frame_weight, "0 or more")
+        require(self.save_minutes >= 0, "training.save_minutes", self.save_minutes, "0 or more")
+        require(self.save_steps >= 0, "training.save_steps", self.save_steps, "0 or more")
+        require(self.patience >= 0, "training.patience", self.patience, "0 or more")
+        require(self.devices >= 1, "training.devices", self.devices, "at least 1")
         require(0.0 <= self.average_from <= 1.0, "training.average_from", self.average_from, "in [0, 1]")

@@ -1,0 +1,107 @@
+"""Which parameter trains how: groups as a table of patterns, AdamW over them, and the learning rate of every step.
+
+The published layouts (official code of the S5 paper) put the parameters of the state space models in groups of their
+own; everything not listed, norm scales and biases included, is "regular". A group is a learning rate and a decay:
+    ssm         ssm_lr, no decay         ssm_decay   ssm_lr, weight_decay         regular   lr, weight_decay
+"""
+
+import math
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch import nn
+
+from kws_s5.config import OptimConfig
+
+SSM, SSM_DECAY, REGULAR = "ssm", "ssm_decay", "regular"
+LOG_STEP = "layers.*.seq.log_step"
+POLES = {"layers.*.seq.Lambda_re": SSM, "layers.*.seq.Lambda_im": SSM, LOG_STEP: SSM}
+LAYOUTS: dict[str, dict[str, str]] = {
+    "standard": {**POLES, "layers.*.seq.B": SSM},
+    "BandCdecay": {**POLES, "layers.*.seq.B": SSM_DECAY},
+    "BfastandCdecay": {**POLES},
+    "noBCdecay": {**POLES, "layers.*.seq.B": SSM, "layers.*.seq.C*": SSM, "layers.*.seq.D": SSM},
+}
+FRONT_POLES = {"front.log_decay": SSM, "front.log_frequency": SSM}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Parameters that share a learning rate and a decay."""
+
+    name: str
+    lr: float
+    weight_decay: float
+    parameters: tuple[str, ...]
+
+
+def rules(config: OptimConfig) -> dict[str, str]:
+    """Pattern of a parameter's name -> group, for the layout and ``dt_global`` of the config."""
+    table = {**LAYOUTS[config.groups], **FRONT_POLES}
+    if config.dt_global:
+        table[LOG_STEP] = REGULAR
+    return table
+
+
+def parameter_groups(model: nn.Module, config: OptimConfig) -> list[Group]:
+    """The groups that are not empty, each trainable parameter of ``model`` in exactly one."""
+    table = rules(config)
+    members: dict[str, list[str]] = {SSM: [], SSM_DECAY: [], REGULAR: []}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            groups = {group for pattern, group in table.items() if fnmatchcase(name, pattern)}
+            assert len(groups) <= 1, f"{name} is in {groups}"
+            members[groups.pop() if groups else REGULAR].append(name)
+    settings = {SSM: (config.ssm_lr, 0.0), SSM_DECAY: (config.ssm_lr, config.weight_decay),
+                REGULAR: (config.lr, config.weight_decay)}
+    return [Group(name, *settings[name], tuple(names)) for name, names in members.items() if names]
+
+
+def unmatched(model: nn.Module, config: OptimConfig) -> list[str]:
+    """Patterns of the layout that name no parameter of ``model``: a slip, unless the model has no such part."""
+    names = [name for name, _ in model.named_parameters()]
+    return [pattern for pattern in rules(config) if not any(fnmatchcase(name, pattern) for name in names)]
+
+
+def build_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.AdamW:
+    """AdamW (beta 0.9 and 0.999, epsilon 1e-8, decoupled decay) over ``parameter_groups``."""
+    parameters = dict(model.named_parameters())
+    groups = [{"params": [parameters[n] for n in g.parameters], "lr": g.lr, "peak_lr": g.lr,
+               "weight_decay": g.weight_decay} for g in parameter_groups(model, config)]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.999), eps=1e-8)
+
+
+def set_learning_rates(optimizer: torch.optim.Optimizer, config: OptimConfig, *, step: int, n_steps: int,
+                       warmup: int) -> None:
+    """Gives every group its learning rate of the (0-based) step, on which alone it depends: runs can resume."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate(group["peak_lr"], config, step=step, n_steps=n_steps, warmup=warmup)
+
+
+def learning_rate(peak: float, config: OptimConfig, *, step: int, n_steps: int, warmup: int) -> float:
+    """Learning rate of optimiser step ``step`` (0-based) of ``n_steps``, of which the first ``warmup`` rise linearly.
+
+    cosine: peak (step + 1) / warmup, then half a cosine that reaches lr_min at the last step.
+    official: the published code sets the rate after each step, so step 0 runs at the peak and step k at the value
+    meant for k - 1; its cosine counts from step 0 over n_steps - warmup: the last ``warmup`` steps run at lr_min.
+    constant: warm-up, then peak.
+    """
+    low = min(config.lr_min, peak)
+    if config.schedule == "official":
+        return peak if step == 0 else _official(peak, low, step - 1, n_steps, warmup)
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    if config.schedule == "constant":
+        return peak
+    return _half_cosine(peak, low, (step - warmup + 1) / max(n_steps - warmup, 1))
+
+
+def _official(peak: float, low: float, step: int, n_steps: int, warmup: int) -> float:
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    return _half_cosine(peak, low, step / max(n_steps - warmup, 1))
+
+
+def _half_cosine(peak: float, low: float, progress: float) -> float:
+    return low + (peak - low) * 0.5 * (1.0 + math.cos(math.pi * min(progress, 1.0)))

@@ -1,0 +1,72 @@
+"""Before a training: what only the data can say is filled in, and a given model's weights are taken over."""
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from kws_s5.bundle import Bundle, load
+from kws_s5.config import LinearFront, RunConfig, TokenFront
+from kws_s5.data.splits import Splits
+from kws_s5.errors import UserError
+
+
+def completed(config: RunConfig, splits: Splits) -> RunConfig:
+    """The config with n_outputs, n_inputs, vocab_size and rate as the data has them.
+
+    Raises:
+        UserError: the data is empty, or the config says something else than the data.
+    """
+    if not len(splits.train):
+        raise UserError("the data has no training examples; look at it with kws-data")
+    if not len(splits.validation):
+        raise UserError("the data has no validation examples, which choose the model; raise --data.validation-percent "
+                        "or add recordings of more speakers")
+    model = config.model
+    if model.n_outputs not in (0, splits.n_outputs):
+        raise UserError(f"model.n_outputs = {model.n_outputs}: the data has {splits.n_outputs}; leave it at 0")
+    front = model.front
+    if isinstance(front, LinearFront):
+        front = replace(front, n_inputs=splits.n_inputs)
+    if isinstance(front, TokenFront):
+        front = replace(front, vocab_size=front.vocab_size or len(splits.vocabulary))
+    rate = model.rate or getattr(config.data, "rate", 0.0)
+    model = replace(model, front=front, n_outputs=splits.n_outputs, rate=rate)
+    return replace(config, data=splits.data or config.data, model=model)
+
+
+def take_over(model: nn.Module, labels: tuple[str, ...], source: str) -> str:
+    """Gives ``model`` the weights of another one; the head is new, except the rows of words both models know.
+
+    Args:
+        labels: of ``model``.
+        source: name, file or run folder of the other model.
+    Returns:
+        One line on what was taken.
+    Raises:
+        UserError: the architectures differ.
+    """
+    given = load(source)
+    theirs, ours = given.model.state_dict(), model.state_dict()
+    for name, value in ours.items():
+        if not name.startswith("head.") and (name not in theirs or theirs[name].shape != value.shape):
+            raise UserError(f"training.init = {source!r}: its {name} does not fit; use that model's --model options "
+                            f"(d_model {given.config.model.d_model}, n_layers {given.config.model.n_layers}, "
+                            f"front {type(given.config.model.front).__name__})")
+    for name, value in ours.items():
+        if not name.startswith("head.") or (labels == given.labels and theirs[name].shape == value.shape):
+            value.copy_(theirs[name])
+    shared = _shared_rows(model, given, labels) if labels != given.labels else len(labels)
+    return f"started from {source} ({', '.join(given.labels[:4])}, ...): {shared} of {len(labels)} words known to it"
+
+
+@torch.no_grad()
+def _shared_rows(model: nn.Module, given: Bundle, labels: tuple[str, ...]) -> int:
+    """Copies the output rows of the labels both have; returns how many."""
+    shared = [(labels.index(label), given.labels.index(label)) for label in labels if label in given.labels]
+    mine, other = model.head.state_dict(), given.model.head.state_dict()
+    for name, value in mine.items():
+        if name in other and len(value) == len(labels) and len(other[name]) == len(given.labels):
+            for i, j in shared:
+                value[i] = other[name][j]
+    return len(shared)

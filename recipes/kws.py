@@ -1,0 +1,91 @@
+"""Keyword recipes. The first line of a recipe's docstring is its help; registry.py finds them."""
+
+from dataclasses import replace
+
+from kws_s5.config import (
+    AugmentConfig,
+    BankFront,
+    ClassHead,
+    KeywordData,
+    LinearFront,
+    LogMelFront,
+    ModelConfig,
+    OptimConfig,
+    RunConfig,
+    SSMConfig,
+    TrainingConfig,
+)
+
+COMMANDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
+SPEECH_COMMANDS = "data/speech_commands"
+CLIP_GAIN = 2.4  # what the official Speech Commands loader of S5 amounts to
+
+
+def kws35() -> RunConfig:
+    """The S5 paper's model on the 35 words of Speech Commands: six bidirectional layers on 16,000 raw samples."""
+    ssm = SSMConfig(ssm_size=128, blocks=16, C_init="lecun_normal", bidirectional=True)
+    model = ModelConfig(d_model=96, n_layers=6, front=LinearFront(gain=CLIP_GAIN), ssm=ssm, activation="half_glu1",
+                        norm="batch", norm_momentum=0.95, dropout=0.1)
+    optim = OptimConfig(lr=0.008, ssm_lr=0.002, weight_decay=0.04, groups="noBCdecay", warmup_epochs=1.0)
+    return RunConfig("kws35", KeywordData(root=SPEECH_COMMANDS), model, AugmentConfig(), optim,
+                     TrainingConfig(epochs=40, batch_size=16))
+
+
+def kws12() -> RunConfig:
+    """Ten commands, _unknown_ and _silence_ of Speech Commands: causal, streams, any rate, trains on a CPU."""
+    data = KeywordData(root=SPEECH_COMMANDS, words=COMMANDS, unknown=True, silence=True)
+    training = TrainingConfig(epochs=60, batch_size=32, label_smoothing=0.1, frame_weight=0.5, average_from=0.75)
+    optim = OptimConfig(lr=0.004, ssm_lr=0.002, weight_decay=0.05, warmup_epochs=2.0, clip_norm=1.0)
+    return RunConfig("kws12", data, bank_model(), augmentation(), optim, training)
+
+
+def kws12_logmel() -> RunConfig:
+    """The kws12 model behind a log-mel spectrogram instead of the S5 bank: the baseline, fixed to its training rate."""
+    run = kws12()
+    return replace(run, name="kws12-logmel", model=replace(run.model, front=LogMelFront()))
+
+
+def kws12_bidirectional() -> RunConfig:
+    """The kws12 model with layers that look both ways: whole clips only, no streaming."""
+    run = kws12()
+    ssm = replace(run.model.ssm, bidirectional=True)
+    model = replace(run.model, ssm=ssm, head=ClassHead(pooling="mean"))
+    return replace(run, name="kws12-bidirectional", model=model)
+
+
+def words() -> RunConfig:
+    """Your own folder of recordings (--data.root DIR, 20 to 50 of each word, any rate); --init MODEL fine-tunes one."""
+    training = TrainingConfig(epochs=40, batch_size=16, label_smoothing=0.1, frame_weight=0.5, average_from=0.75,
+                              balanced=True)
+    return replace(kws12(), name="words", data=KeywordData(root="data/words"), training=training)
+
+
+def quickstart() -> RunConfig:
+    """A small streaming model on synthesised words, no download: minutes on two cores."""
+    training = TrainingConfig(epochs=12, batch_size=32, label_smoothing=0.1, frame_weight=0.5)
+    optim = OptimConfig(lr=0.006, ssm_lr=0.003, weight_decay=0.05, clip_norm=1.0)
+    return RunConfig("quickstart", KeywordData(root="synthetic"), bank_model(d_model=64, n_layers=3, n_modes=48),
+                     augmentation(), optim, training)
+
+
+def flat_small() -> RunConfig:
+    """A small flat S5 on raw samples, as in the paper but trained on a CPU in minutes (synthesised words)."""
+    ssm = SSMConfig(ssm_size=32, blocks=4, C_init="lecun_normal", bidirectional=True)
+    model = ModelConfig(d_model=32, n_layers=2, front=LinearFront(gain=CLIP_GAIN), ssm=ssm, dropout=0.05)
+    optim = OptimConfig(lr=0.01, ssm_lr=0.003, weight_decay=0.04, groups="noBCdecay", clip_norm=1.0)
+    data = KeywordData(root="synthetic", rate=8000.0)
+    return RunConfig("flat-small", data, model, AugmentConfig(shift=0.1, gain=0.5), optim,
+                     TrainingConfig(epochs=10, batch_size=16))
+
+
+def bank_model(*, d_model: int = 96, n_layers: int = 4, n_modes: int = 64) -> ModelConfig:
+    """A bank of S5 modes on the waveform, then causal S5 layers at 100 frames a second."""
+    ssm = SSMConfig(ssm_size=64, blocks=4, dt_min=0.01, dt_max=0.5, eigenvalues="exp")
+    return ModelConfig(d_model=d_model, n_layers=n_layers, front=BankFront(n_modes=n_modes), ssm=ssm,
+                       head=ClassHead(pooling="mean", frame_logits=True), dropout=0.1)
+
+
+def augmentation() -> AugmentConfig:
+    """Everything that keeps the test zero-shot in rate."""
+    return AugmentConfig(shift=0.1, gain=1.0, noise=0.5, noise_snr=(0.0, 30.0), reverb=0.2, speed=0.1, band_limit=0.4,
+                         time_mask=0.1, frequency_mask=0.15)

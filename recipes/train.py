@@ -1,0 +1,88 @@
+"""kws-train RECIPE [--section.field value ...] [--resume | --overwrite]: the recipe's config is the command line.
+
+    kws-train quickstart
+    kws-train words --data.root my_recordings --init runs/kws12
+    kws-train kws12 --help          every option of a recipe with its meaning and default
+"""
+
+import difflib
+import shlex
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+from kws_s5.cli import guarded
+from kws_s5.config import RunConfig
+from kws_s5.errors import UserError
+from kws_s5.recipes.registry import RECIPES, help_line
+
+USAGE = "usage: kws-train RECIPE [--section.field value ...] [--init MODEL] [--resume | --overwrite]"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command line means."""
+
+    config: RunConfig
+    resume: bool = False
+    overwrite: bool = False
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns its exit status (0 done, 2 a mistake to mend, 130 stopped)."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return guarded(lambda: _main(argv))
+    except SystemExit as end:  # tyro has printed help, or what is wrong with an option
+        return int(end.code or 0)
+
+
+def _main(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(overview())
+        return 0 if argv else 2
+    name, options = argv[0], argv[1:]
+    if name not in RECIPES:
+        raise UserError(f"{name}: no such recipe; {suggestion(name)}")
+    run = parse(name, options)
+    if run.resume and run.overwrite:
+        raise UserError("--resume and --overwrite exclude each other")
+    from kws_s5.training.run import train  # slow to import; help and mistakes come at once
+
+    train(run.config, resume=run.resume, overwrite=run.overwrite, command=shlex.join(["kws-train", *argv]))
+    return 0
+
+
+def parse(name: str, options: list[str]) -> Run:
+    """The recipe's config with the options applied; tyro prints help or a mistake and exits (SystemExit)."""
+    import tyro
+
+    @dataclass(frozen=True)
+    class Options:
+        config: Annotated[RunConfig, tyro.conf.arg(name="")]  # its sections stand at the top level
+        resume: tyro.conf.FlagCreatePairsOff[bool] = False
+        """Go on where the run in --training.out stopped, by whatever means."""
+        overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+        """Start anew in a folder that holds a run already."""
+
+    options = ["--training.init" + o.removeprefix("--init") if o.split("=")[0] == "--init" else o for o in options]
+    recipe = RECIPES[name]
+    try:
+        given = tyro.cli(Options, prog=f"kws-train {name}", args=options, default=Options(recipe()),
+                         description=help_line(recipe), config=(tyro.conf.AvoidSubcommands,))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return Run(given.config, given.resume, given.overwrite)
+
+
+def overview() -> str:
+    """Usage and one line a recipe."""
+    width = max(map(len, RECIPES))
+    lines = [f"  {name:<{width}}  {help_line(recipe)}" for name, recipe in RECIPES.items()]
+    return "\n".join([USAGE, "", "recipes:", *lines, "", "kws-train RECIPE --help lists every option of a recipe."])
+
+
+def suggestion(name: str) -> str:
+    """What an unknown recipe may have meant."""
+    near = difflib.get_close_matches(name, RECIPES, n=2)
+    return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(RECIPES)}"
