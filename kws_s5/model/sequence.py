@@ -130,6 +130,8 @@ class SequenceModel(nn.Module):
         if self.config.ssm.bidirectional:
             raise UserError("ssm.bidirectional = True: this model needs the end of a clip before it can answer; "
                             "stream a model trained with ssm.bidirectional = False")
+        if any(layer.seq.interpolation != "hold" for layer in self.layers):
+            raise UserError("interpolation = 'linear' looks back across chunks; streams need interpolation = 'hold'")
         self._require_frame_logits()
 
     def _require_frame_logits(self) -> None:

@@ -112,6 +112,10 @@ def test_models_that_cannot_stream_say_why() -> None:
         make(ssm=replace(SSM, bidirectional=True)).initial_state(1)
     with pytest.raises(UserError, match="frame_logits"):
         make(head=ClassHead()).initial_state(1)
+    model = make()
+    model.layers[0].seq.interpolation = "linear"
+    with pytest.raises(UserError, match="interpolation"):
+        model.initial_state(1)
     with pytest.raises(UserError, match="frame_logits"):
         make(head=ClassHead()).frame_logits(torch.randn(1, 5, 1))
     with pytest.raises(UserError, match="model.rate"):
