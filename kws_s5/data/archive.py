@@ -71,31 +71,34 @@ def unpack(archive: str | Path, folder: str | Path, *, max_bytes: int = MAX_BYTE
 
 
 def _write_all(members: Iterator[Member], folder: Path, budget: int, max_members: int) -> None:
-    written = 0
+    written = count = 0
     for count, member in enumerate(members, 1):
         if count > max_members:
             raise UserError(f"more than {max_members} members")
         target = folder.joinpath(*safe_parts(member.name))
-        if member.kind == "folder":
-            target.mkdir(parents=True, exist_ok=True)
-            continue
-        if member.kind != "file":
+        if member.kind not in ("folder", "file"):
             raise UserError(f"member {member.name!r} is {member.kind}, not a plain file")
-        if target == folder or target.exists():
-            raise UserError(f"member {member.name!r} is there twice")
-        if not 0 <= member.size <= budget - written:
-            raise UserError(f"unpacks to more than {budget} bytes")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        written += _write(member, target, budget - written)
+        try:
+            written += _place(member, target, budget - written)
+        except (FileExistsError, NotADirectoryError):
+            raise UserError(f"member {member.name!r} is there twice") from None
+    if not count:
+        raise UserError("it is empty")
 
 
-def _write(member: Member, target: Path, budget: int) -> int:
+def _place(member: Member, target: Path, budget: int) -> int:
+    if member.kind == "folder":
+        target.mkdir(parents=True, exist_ok=True)
+        return 0
+    if not 0 <= member.size <= budget:
+        raise UserError(f"unpacks to more than the {budget} bytes left of the limit (member {member.name!r})")
+    target.parent.mkdir(parents=True, exist_ok=True)
     written = 0
     with open(target, "xb") as file:
         for block in member.blocks():
             written += len(block)
             if written > budget:
-                raise UserError(f"unpacks to more bytes than allowed or claimed (member {member.name!r})")
+                raise UserError(f"unpacks to more than the {budget} bytes left of the limit (member {member.name!r})")
             file.write(block)
     if written != member.size:
         raise UserError(f"member {member.name!r} has {written} bytes instead of {member.size}")

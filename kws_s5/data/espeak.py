@@ -24,7 +24,7 @@ VARIANTS = (
     "f1", "f2", "f3", "f4", "f5", "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "croak", "Alex", "Andrea", "Andy",
     "Annie", "Denis", "Diogo", "Gene", "Hugo", "Jacky", "Lee", "Mario", "Michael", "Mike", "Nguyen", "Reed",
     "Storm", "Tweaky", "adam", "anika", "antonio", "aunty", "belinda", "boris", "caleb", "david", "ed", "edward",
-    "grandma", "gustave", "ian", "iven", "iven2", "iven3", "john", "klatt", "klatt3", "linda", "marcelo", "max",
+    "grandma", "gustave", "ian", "iven2", "iven3", "john", "klatt", "klatt3", "linda", "marcelo", "max",
     "miguel", "mike2", "norbert", "pablo", "paul", "pedro", "quincy", "rob", "sandro", "shelby", "steph", "travis",
     "victor",
 )

@@ -7,8 +7,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from kws_s5.audio import SUFFIXES
 from kws_s5.data.archive import unpack
 from kws_s5.data.download import download
+from kws_s5.data.manifest import SILENCE, UNKNOWN
 from kws_s5.errors import UserError
 from kws_s5.lock import locked
 
@@ -22,10 +24,7 @@ WORDS_35 = (
 COMMANDS_10 = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 """The ten commands of the 12-class task, in the order of the paper that introduced it."""
 
-UNKNOWN, SILENCE = "_unknown_", "_silence_"
-BACKGROUND = "_background_noise_"
 LABELS_12 = (*COMMANDS_10, UNKNOWN, SILENCE)
-SUFFIXES = {".wav", ".flac", ".ogg", ".mp3"}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Deterministic by seed; speakers of the three splits differ. Needs the extra ``sy
 Synthetic speech is easier than real speech: figures on it show that training works, not how well it will do.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,16 +17,19 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-import soxr
 from rich.console import Console
 from rich.progress import track
 
 from kws_s5.atomic import new_folder, write_json, write_text
+from kws_s5.data.cache import cache_folder
 from kws_s5.data.espeak import ACCENTS, Utterance, Voice, speak_all, version
-from kws_s5.data.speech_commands import BACKGROUND, COMMANDS_10
+from kws_s5.data.manifest import BACKGROUND
+from kws_s5.data.speech_commands import COMMANDS_10
 from kws_s5.data.synthetic_sound import babble, chirps, coloured_noise, hum, in_room, pcm16, rms, room, trim
 from kws_s5.data.synthetic_voices import draw_manner, draw_voices, held_out
 from kws_s5.errors import UserError
+from kws_s5.lock import locked
+from kws_s5.resample import resample
 
 FILLERS = ("bed", "bird", "cat", "dog", "happy", "house", "marvin", "sheila", "tree", "wow")
 DEFAULT_WORDS = COMMANDS_10 + FILLERS
@@ -63,7 +67,8 @@ class SyntheticSet:
 
 
 def _can_be_folder(word: str) -> bool:
-    return word.strip(" .") == word != "" and word[0] != "_" and word.isprintable() and not set(word) & set('/\\:*?"<>|')
+    forbidden = set('/\\:*?"<>|') & set(word)
+    return word.strip(" .") == word != "" and word[0] != "_" and word.isprintable() and not forbidden
 
 
 def synthesise(folder: str | Path, *, words: Sequence[str] = DEFAULT_WORDS, n_voices: int = 40, n_takes: int = 2,
@@ -100,6 +105,18 @@ def synthesise(folder: str | Path, *, words: Sequence[str] = DEFAULT_WORDS, n_vo
     return folder
 
 
+def synthesise_in_cache(cache: str = "", **parameters) -> Path:
+    """The same set in a folder of the user's cache (or of ``cache``) named by its parameters; made once.
+
+    Several processes may call at once: one works, the others wait.
+    """
+    made_from = {k: v for k, v in parameters.items() if k not in ("jobs", "progress")}
+    key = json.dumps([FORMAT, version(), made_from], sort_keys=True, default=list)
+    folder = cache_folder(cache) / f"synthetic-{hashlib.sha1(key.encode()).hexdigest()[:12]}"
+    with locked(folder.with_name(f".{folder.name}.lock")):
+        return synthesise(folder, **parameters)
+
+
 def _recipe_of(folder: Path) -> dict | None:
     try:
         recipe = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
@@ -118,8 +135,12 @@ def _fill(folder: Path, wanted: SyntheticSet, jobs: int, progress: bool) -> None
         console = Console(stderr=True)
         bar = partial(track, description="speaking", total=len(voices), console=console, transient=True,
                       disable=not (progress and console.is_terminal))
-        for _ in bar(sessions):
-            pass
+        try:
+            for _ in bar(sessions):
+                pass
+        except BaseException:  # Ctrl-C too: do not let the other speakers finish first
+            pool.shutdown(cancel_futures=True)
+            raise
     for name, speakers in (("validation_list.txt", validation), ("testing_list.txt", testing)):
         ids = [f"{w}/{s}_nohash_{k}.wav" for w in wanted.words for s in sorted(speakers) for k in range(wanted.n_takes)]
         write_text(folder / name, "\n".join(ids) + "\n")
@@ -139,7 +160,7 @@ def _write_session(folder: Path, wanted: SyntheticSet, index: int, voice: Voice)
     if floor is not None and rng.random() < 0.3:
         floor = 0.7 * floor + 0.7 * hum(len(floor), wanted.rate, rng)
     for (word, take), waveform in zip(spoken, waveforms, strict=True):
-        speech = trim(soxr.resample(waveform, rate, wanted.rate))
+        speech = trim(resample(waveform, rate, wanted.rate))
         if not len(speech):
             raise UserError(f"the synthesiser says nothing for {word!r}: write it in letters")
         clip = _clip(speech, wanted, response, floor, rng)
@@ -177,4 +198,4 @@ def _noises(wanted: SyntheticSet, talkers: Sequence[Voice]) -> Iterator[tuple[st
     yield "hum", hum(n, wanted.rate, rng) + 0.1 * coloured_noise(n, wanted.rate, 0.0, rng)
     yield "chirps", chirps(n, wanted.rate, rng)
     talk, rate = speak_all([Utterance(text, v) for v, text in zip(talkers, SMALL_TALK, strict=False)], seed=wanted.seed)
-    yield "babble", babble([soxr.resample(x, rate, wanted.rate) for x in talk], n, rng)
+    yield "babble", babble([resample(x, rate, wanted.rate) for x in talk], n, rng)

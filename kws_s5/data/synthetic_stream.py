@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import soxr
 
 from kws_s5.data.espeak import ACCENTS, Utterance, Voice, speak_all
 from kws_s5.data.synthetic_sound import coloured_noise, in_room, rms, room, trim
 from kws_s5.data.synthetic_voices import MIN_VOICES, draw_voices
 from kws_s5.errors import UserError
+from kws_s5.resample import resample
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def synthesise_stream(words: Sequence[tuple[str, float]], *, seconds: float, rat
     level = 0.06  # rms of every word: about what a microphone gives
     waveform, heard, free = np.zeros(round(seconds * rate), np.float32), [], 0
     for (word, start), x in zip(ordered, spoken, strict=True):
-        speech = trim(soxr.resample(x, voice_rate, rate))
+        speech = trim(resample(x, voice_rate, rate))
         begin = round(start * rate)
         if begin < free or begin + len(speech) > len(waveform):
             raise UserError(f"{word!r} at {start} s takes {len(speech) / rate:.2f} s and does not fit: leave more time")
