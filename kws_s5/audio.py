@@ -37,6 +37,7 @@ MAX_SAMPLES = 120_000_000  # of one waveform in memory (480 MB; 125 minutes at 1
 MAX_BYTES = 1 << 30  # read from a file object
 BLOCK = 1 << 19  # samples of all channels decoded at a time
 UNKNOWN_LENGTH = 0x7FFF0000  # headers written into a pipe claim this many bytes or more: the length is not known
+NO_LENGTH = 1 << 62  # number of samples that libsndfile gives for a flac header without one
 CLAIM = re.compile(r"^\s*(?:data|SSND|Data Size|riff)\s*: (\d+) \(should be (\d+)\)", re.MULTILINE)
 
 
@@ -130,6 +131,14 @@ def save_wav(path: str | os.PathLike[str], waveform: Any, rate: float, *, subtyp
         soundfile.write(os.fspath(temporary), samples, int(rate), subtype=subtype, format="WAV")
 
 
+class _Forward(soundfile.SoundFile):
+    """Read from start to end only. soundfile seeks after every read, which spoils mp3 files at each seam and fails in
+    flac files without a length in the header."""
+
+    def seekable(self) -> bool:
+        return False
+
+
 @contextmanager
 def _opened(source: Any) -> Iterator[tuple[soundfile.SoundFile, str]]:
     """An open, checked SoundFile and its printable name; what libsndfile dislikes becomes a UserError."""
@@ -137,7 +146,7 @@ def _opened(source: Any) -> Iterator[tuple[soundfile.SoundFile, str]]:
     try:
         # by descriptor, so that neither the file's name (non-UTF-8) nor its suffix (.raw) steers the decoder
         handle = raw.fileno() if isinstance(raw, io.FileIO) and sys.platform != "win32" else raw
-        with soundfile.SoundFile(handle, closefd=False) as file:
+        with _Forward(handle, closefd=False) as file:
             _check_header(file, name)
             yield file, name
     except soundfile.LibsndfileError as error:
@@ -175,8 +184,6 @@ def _check_header(file: soundfile.SoundFile, name: str) -> None:
     checked_rate(file.samplerate, name)
     if not 1 <= file.channels <= MAX_CHANNELS:
         raise UserError(f"{name}: has {file.channels} channels; at most {MAX_CHANNELS} can be mixed down")
-    if file.frames >= 1 << 62:  # flac or ogg written into a pipe; libsndfile cannot step through it
-        raise UserError(f"{name}: its header gives no length; write it again as a file (not into a pipe)")
     for claimed, found in CLAIM.findall(file.extra_info):
         if int(found) + 8 < int(claimed) < UNKNOWN_LENGTH:
             raise UserError(f"{name}: is cut short, {found} of {claimed} bytes are there; get the file again")
@@ -185,13 +192,15 @@ def _check_header(file: soundfile.SoundFile, name: str) -> None:
 
 
 def _decoded(file: soundfile.SoundFile, name: str, block: int, *, limit: int | None = None) -> Iterator[np.ndarray]:
-    """Checked mono blocks (block,) float32 up to the end that the header promises."""
-    done = 0
-    while done < file.frames:
-        x = file.read(min(block, file.frames - done), dtype="float32", always_2d=True)  # (block, C)
+    """Checked mono blocks (block,) float32 up to the end that the header promises, or to the end where it does not."""
+    done, promised = 0, file.frames
+    while done < promised:
+        x = file.read(min(block, promised - done), dtype="float32", always_2d=True)  # (block, C)
         done += len(x)
+        if not len(x) and promised >= NO_LENGTH and done:
+            return
         if not len(x):
-            raise UserError(f"{name}: is cut short, {done} of {file.frames} samples are there; get the file again")
+            raise UserError(f"{name}: is cut short, {done} of {promised} samples are there; get the file again")
         if limit is not None and done > limit:
             raise UserError(f"{name}: longer than {limit} samples, too long to hold in memory; cut it, or read it in "
                             "blocks (audio_blocks)")

@@ -44,7 +44,7 @@ class StreamResampler:
 
     def push(self, waveform: np.ndarray, *, last: bool = False) -> np.ndarray:
         """The next samples (l,) -> the output that is ready, (m,) with m varying; ``last`` flushes the rest."""
-        return self._stream.resample_chunk(np.ascontiguousarray(waveform, dtype=np.float32), last=last)
+        return self._stream.resample_chunk(np.ascontiguousarray(waveform, dtype=np.float32), last=bool(last))
 
 
 def _check_quality(quality: str) -> None:
