@@ -79,7 +79,7 @@ def accuracy_by_rate(rows: Sequence[Mapping], path: str | Path, *, chance: float
         rows: mappings with rate (Hz), accuracy in [0, 1], protocol (its name) and, where known, low and high.
         chance: accuracy of guessing, drawn as a dotted line.
     """
-    figure, (axis,) = _figure(height=4.8)
+    figure, (axis,) = _figure(height=_height(rows))
     _accuracies(axis, rows, "rate", chance=chance)
     rates = sorted({row["rate"] for row in rows})
     axis.set_xscale("log")
@@ -93,7 +93,7 @@ def accuracy_by_rate(rows: Sequence[Mapping], path: str | Path, *, chance: float
 
 def accuracy_by_snr(rows: Sequence[Mapping], path: str | Path, *, chance: float | None = None) -> None:
     """Accuracy over the signal-to-noise ratio: rows with snr (dB; None: clean), accuracy, protocol, low and high."""
-    figure, (axis,) = _figure(height=4.8)
+    figure, (axis,) = _figure(height=_height(rows))
     levels = sorted({row["snr"] for row in rows if row["snr"] is not None}, reverse=True)
     places = {None: 0, **{snr: i + 1 for i, snr in enumerate(levels)}}
     _accuracies(axis, [{**row, "place": places[row["snr"]]} for row in rows], "place", chance=chance)
@@ -154,6 +154,11 @@ def scores(times: np.ndarray, posteriors: Mapping[str, np.ndarray], path: str | 
     axis.set(xlabel="time (s)", ylabel="probability", ylim=(0, 1))
     axis.legend(frameon=False)
     _save(figure, path)
+
+
+def _height(rows: Sequence[Mapping]) -> float:
+    """Inches for the axes and, below them, one line of legend a protocol."""
+    return 4.0 + 0.23 * len({row["protocol"] for row in rows})
 
 
 def _accuracies(axis: Axes, rows: Sequence[Mapping], x: str, *, chance: float | None) -> None:

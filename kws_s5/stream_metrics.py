@@ -121,9 +121,8 @@ def threshold_for(matching: Matching, seconds: float, max_false_alarms_per_hour:
 def pool(matchings: Iterable[Matching]) -> Matching:
     """Several recordings, or several words, as one."""
     parts = list(matchings)
-    join = lambda arrays: np.concatenate([np.zeros(0), *arrays])  # noqa: E731
-    return Matching(join(m.hits for m in parts), join(m.false_alarms for m in parts),
-                    sum(m.n_occurrences for m in parts))
+    hits, false_alarms = ([np.zeros(0)] + [m[column] for m in parts] for column in (0, 1))
+    return Matching(np.concatenate(hits), np.concatenate(false_alarms), sum(m.n_occurrences for m in parts))
 
 
 def match_by_label(

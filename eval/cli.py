@@ -1,0 +1,85 @@
+"""kws-eval: how good a trained model is, at which sample rates, by which protocol.
+
+    kws-eval runs/quickstart                               its own test clips at 16000 and 8000 Hz, all protocols
+    kws-eval runs/quickstart --data my_recordings          a folder <word>/<clip>, at the recordings' own rates
+    kws-eval runs/quickstart yes.wav no.wav                what the model hears in these files
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from kws_s5.cli import guarded
+
+Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+
+DESCRIPTION = """How good a trained model is, at which sample rates, by which protocol.
+
+examples:
+  kws-eval runs/quickstart                          its own test clips at the training rate and at half of it
+  kws-eval runs/quickstart --rate 8000 11025 4000   other rates (whole fractions are decimated, others resampled)
+  kws-eval runs/quickstart --data my_recordings     a folder <word>/<clip> at its own rates; nothing is resampled
+  kws-eval runs/quickstart --snr 20 10 0 --noise pink
+  kws-eval runs/quickstart yes.wav no.flac          what the model hears in these files
+
+protocols:
+  decimate, soxr      how clips get to a rate: every r-th sample without a filter (the S5 paper's way), or band-limited
+  rescale             the model's time step follows the rate: the same weights at any rate
+  no rescale          the control: the model takes the sound for one at its training rate, and must collapse
+  soxr back           the baseline: the sound is resampled to the training rate first
+  linear, masked      straight lines between samples; modes that would alias are silent"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The command line."""
+
+    model: tyro.conf.Positional[str]
+    """A run folder, a model file, or the name of a shipped model."""
+    files: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """Sound files to listen to, instead of a report."""
+    data: str = ""
+    """Folder of recordings <word>/<clip>, or the official 12-class test archive. Default: the test clips of the run."""
+    split: Literal["auto", "train", "validation", "test", "all"] = "auto"
+    """auto: test, and every clip of a folder without lists of its own."""
+    rate: tuple[float, ...] = ()
+    """Sample rates in Hz. Default: the clips' own, and half of it where that is the training rate."""
+    resampler: Literal["both", "decimate", "soxr"] = "both"
+    """How clips get to another rate; decimate only by whole factors."""
+    rescale: Flag = False
+    """Only rows with Delta rescaled."""
+    no_rescale: Flag = False
+    """Only the control."""
+    resample_back: Flag = False
+    """Only the baseline: resampled back to the training rate."""
+    interpolation: tuple[Literal["hold", "linear"], ...] = ("hold",)
+    """Between samples, at lower rates: hold (the paper's), linear, or both as rows (LinearFront models)."""
+    mask_modes: Flag = False
+    """Also rows in which modes above the lower Nyquist frequency are silent (LinearFront models)."""
+    snr: tuple[float, ...] = ()
+    """Signal-to-noise ratios in dB, beside the clean rows."""
+    noise: str = "white"
+    """white, pink, or a folder of recordings."""
+    seed: int = 0
+    """Of the noise."""
+    batch_size: int = 64
+    """Clips that the model sees at once."""
+    out: str = ""
+    """Folder for results.json and the plots. Default: eval in the run folder, else eval-<model>."""
+    json: Flag = False
+    """Print the report as JSON instead of tables."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Exit status 0; 2 for a user's mistake."""
+    arguments = tyro.cli(Arguments, args=argv, prog="kws-eval", description=DESCRIPTION)
+    return guarded(lambda: _run(arguments))
+
+
+def _run(arguments: Arguments) -> None:
+    from kws_s5.eval.command import run  # imports torch, which --help and typing mistakes need not wait for
+
+    run(arguments)

@@ -1,0 +1,120 @@
+"""What kws-eval does once its command line is understood: read the model, find the clips, choose the rows, report."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+from kws_s5.atomic import write_json
+from kws_s5.audio import load_audio
+from kws_s5.bundle import Bundle, load
+from kws_s5.config import LogMelFront
+from kws_s5.errors import UserError
+from kws_s5.eval import report
+from kws_s5.eval.cli import Arguments
+from kws_s5.eval.evaluate import evaluate, evaluate_plain
+from kws_s5.eval.protocol import Condition, conditions_for
+from kws_s5.eval.sources import Source, from_folder, from_run
+
+
+def run(arguments: Arguments) -> None:
+    """The command. Raises UserError for what the user can mend."""
+    bundle = load(arguments.model)
+    folders = [file for file in arguments.files if file.is_dir()]
+    if arguments.files and not folders:
+        return _listen(bundle, arguments)
+    if len(arguments.files) > 1 or (folders and arguments.data):
+        raise UserError("give either sound files, or one folder")
+    data = arguments.data or (str(folders[0]) if folders else "")
+    split = None if arguments.split == "auto" else arguments.split
+    source = from_folder(bundle, data, split=split) if data else from_run(bundle, split=split or "test")
+    return _report(bundle, source, arguments) if bundle.rate else _plain(bundle, source, arguments)
+
+
+def _report(bundle: Bundle, source: Source, arguments: Arguments) -> None:
+    conditions = conditions_of(bundle, source, arguments)
+    with _progress(arguments, len(conditions) * len(source.dataset)) as done:
+        results = evaluate(bundle, source.dataset, conditions, batch_size=arguments.batch_size, progress=done)
+    own_rate = source.own_rates[0] if len(source.own_rates) == 1 else 0.0
+    found = report.summary(bundle, results, data=source.description, own_rate=own_rate, remarks=source.remarks)
+    written = report.write(found, _out(arguments))
+    if arguments.json:
+        print(json.dumps(found))
+        return
+    console = Console()
+    print(f"{found['model']}, trained at {bundle.rate:g} Hz, on {found['data']}")
+    console.print(report.table(found))
+    print(f"Words at {found['rows'][0]['name']}:")
+    console.print(report.class_table(found["rows"][0]))
+    for line in source.remarks:
+        console.print(line, markup=False)
+    console.print("written: " + ", ".join(map(str, written)), markup=False, soft_wrap=True)
+
+
+def conditions_of(bundle: Bundle, source: Source, arguments: Arguments) -> list[Condition]:
+    """The rows that the command line asks for."""
+    chosen = [name for name, wanted in (("rescale", arguments.rescale), ("none", arguments.no_rescale),
+                                        ("resample_back", arguments.resample_back)) if wanted]
+    if not chosen and isinstance(bundle.config.model.front, LogMelFront):
+        chosen = ["resample_back"]  # nothing in it can be rescaled
+    if not chosen and arguments.snr:
+        chosen = ["rescale"]
+    resampler = None if arguments.resampler == "both" else arguments.resampler
+    rows = conditions_for(bundle.rate, source.own_rates, rates=arguments.rate, resampler=resampler, treatments=chosen)
+    rows = [variant for row in rows for variant in _variants(row, bundle.rate, arguments)]
+    noisy = [replace(row, snr=snr, noise=arguments.noise, seed=arguments.seed) for row in rows for snr in arguments.snr]
+    return rows + noisy
+
+
+def _variants(row: Condition, train_rate: float, arguments: Arguments) -> list[Condition]:
+    """The row with each interpolation, and masked; rows to which neither applies stay alone."""
+    if row.treatment != "rescale" or row.rate >= train_rate:
+        return [row]
+    rows = [replace(row, interpolation=interpolation) for interpolation in dict.fromkeys(arguments.interpolation)]
+    return rows + [replace(r, mask_modes=True) for r in rows if arguments.mask_modes]
+
+
+def _plain(bundle: Bundle, source: Source, arguments: Arguments) -> None:
+    with _progress(arguments, len(source.dataset)) as done:
+        scores = evaluate_plain(bundle, source.dataset, batch_size=arguments.batch_size, progress=done)
+    found = {"model": bundle.config.name, "data": source.description, **scores}
+    write_json(_out(arguments) / "results.json", found)
+    if arguments.json:
+        print(json.dumps(found))
+    else:
+        print(f"{found['model']} on {found['data']}: "
+              + ", ".join(f"{name} {value:.6g}" for name, value in scores.items()))
+
+
+def _listen(bundle: Bundle, arguments: Arguments) -> None:
+    heard = {}
+    for file in arguments.files:
+        audio = load_audio(file)
+        heard[str(file)] = bundle.classify(audio.waveform, audio.rate)
+        if not arguments.json:
+            best = sorted(heard[str(file)].items(), key=lambda item: -item[1])[:5]
+            print(f"{file} ({audio.rate:g} Hz, {audio.seconds:.2f} s): "
+                  + ", ".join(f"{label} {probability:.3f}" for label, probability in best))
+    if arguments.json:
+        print(json.dumps(heard))
+
+
+def _out(arguments: Arguments) -> Path:
+    model = Path(arguments.model).expanduser()
+    if arguments.out:
+        return Path(arguments.out).expanduser()
+    return model / "eval" if model.is_dir() else Path(f"eval-{model.stem}")
+
+
+@contextmanager
+def _progress(arguments: Arguments, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on the terminal's stderr; silent elsewhere."""
+    silent = arguments.json or not sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), disable=silent, transient=True) as bar:
+        task = bar.add_task("evaluating", total=total)
+        yield lambda n: bar.advance(task, n)

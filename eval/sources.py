@@ -1,0 +1,100 @@
+"""What a model is tested on: the clips of its run, somebody's folder of recordings, or the official 12-class archive.
+
+    own run         the split that training left for testing, made again from the config inside the model
+    lists           a folder with testing_list.txt: its test split, dealt into the model's classes as in training
+    plain folder    root/<word>/<clip>, every clip; words that the model does not know are _unknown_ where it has that
+                    class, else they are left out and counted
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from torch.utils.data import ConcatDataset, Dataset
+
+from kws_s5.bundle import Bundle
+from kws_s5.config import KeywordData
+from kws_s5.data.build import build
+from kws_s5.data.keywords import evaluation_set
+from kws_s5.data.manifest import SILENCE, UNKNOWN
+from kws_s5.data.speech_commands import is_test_archive
+from kws_s5.data.split_rule import read_lists
+from kws_s5.data.splits import Splits
+from kws_s5.errors import UserError
+from kws_s5.samples import shown
+
+Split = Literal["train", "validation", "test", "all"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Clips (or other examples), what they are, and what was left out."""
+
+    dataset: Dataset
+    description: str
+    own_rates: tuple[float, ...] = ()  # Hz, that occur among the clips; () for data without a rate
+    remarks: tuple[str, ...] = ()
+
+
+def from_run(bundle: Bundle, *, split: Split = "test") -> Source:
+    """The clips of the run that made the model. Raises UserError where they are not there any more."""
+    config = bundle.config.data
+    try:
+        splits = build(config)
+    except UserError as error:
+        way_out = "; name recordings with --data DIR" if isinstance(config, KeywordData) else ""
+        raise UserError(f"the data of the model's own run: {error}{way_out}") from None
+    return _of_splits(bundle, splits, split, shown(getattr(config, "root", "") or bundle.config.name))
+
+
+def from_folder(bundle: Bundle, folder: str | Path, *, split: Split | None = None) -> Source:
+    """A folder of recordings. ``split``: None: the test split where the folder has lists, else every clip.
+
+    Raises:
+        UserError: no recordings, or none of a word that the model knows.
+    """
+    folder, config = Path(folder).expanduser(), bundle.config.data
+    if not isinstance(config, KeywordData):
+        raise UserError("--data is for models of sound; this one is evaluated on its own data, without --data")
+    listed = folder.is_dir() and bool(read_lists(folder))
+    config = replace(config, root=str(folder), download="", on_bad_file="skip")
+    if split != "all" and (listed or split is not None):
+        words = tuple(label for label in bundle.labels if label not in (UNKNOWN, SILENCE))
+        same = replace(config, words=words, unknown=UNKNOWN in bundle.labels, silence=SILENCE in bundle.labels)
+        return _of_splits(bundle, build(same), split or "test", shown(folder))
+    clips, report = evaluation_set(config, bundle.labels)
+    archive = " (official 12-class test archive)" if is_test_archive(folder) else ""
+    return Source(clips, f"all clips of {shown(folder)}{archive}", _rates(clips), _remarks(report))
+
+
+def _of_splits(bundle: Bundle, splits: Splits, split: Split, name: str) -> Source:
+    if splits.labels and tuple(splits.labels) != tuple(bundle.labels):
+        odd = sorted(set(splits.labels) ^ set(bundle.labels))
+        raise UserError(f"{name}: its classes are not the model's (differing: {', '.join(odd[:3]) or 'their order'}); "
+                        "use the folder as it was in training, or name another one with --data DIR")
+    parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+    chosen = list(parts.values()) if split == "all" else [parts[split]]
+    rates = tuple(sorted({rate for part in chosen for rate in _rates(part)})) if bundle.rate else ()
+    dataset = ConcatDataset(chosen) if len(chosen) > 1 else chosen[0]
+    if not len(dataset):
+        raise UserError(f"{name}: the {split} split is empty; choose another one with --split")
+    return Source(dataset, f"the {split} split of {name}" if split != "all" else f"all splits of {name}", rates,
+                  _remarks(splits.report))
+
+
+def _rates(dataset: Dataset) -> tuple[float, ...]:
+    known = getattr(dataset, "rates", None)
+    return tuple(sorted(set(known.tolist() if known is not None else (dataset[i].rate for i in range(len(dataset))))))
+
+
+def _remarks(report: Mapping[str, Any]) -> tuple[str, ...]:
+    """Lines for people on what a reader of recordings reports."""
+    lines = []
+    left_out = sorted(report.get("left_out", {}).items(), key=lambda item: -item[1])
+    if left_out:
+        names = ", ".join(f"{word} ({n})" for word, n in left_out[:8])
+        lines.append(f"left out, no words of the model: {names}{', ...' if len(left_out) > 8 else ''}")
+    if report.get("unreadable"):
+        lines.append(f"left out, unreadable: {len(report['unreadable'])} files")
+    return (*lines, *report.get("notes", ()))
