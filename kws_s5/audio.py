@@ -131,6 +131,17 @@ def save_wav(path: str | os.PathLike[str], waveform: Any, rate: float, *, subtyp
         soundfile.write(os.fspath(temporary), samples, int(rate), subtype=subtype, format="WAV")
 
 
+class _Bytes(io.BytesIO):
+    """Bytes of a sound file. A seek outside of them (damaged headers ask for it) changes nothing, instead of raising an
+    error inside libsndfile's callback, where nobody can catch it."""
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        try:
+            return super().seek(offset, whence)
+        except (ValueError, OverflowError):
+            return self.tell()
+
+
 class _Forward(soundfile.SoundFile):
     """Read from start to end only. soundfile seeks after every read, which spoils mp3 files at each seam and fails in
     flac files without a length in the header."""
@@ -157,7 +168,7 @@ def _opened(source: Any) -> Iterator[tuple[soundfile.SoundFile, str]]:
         raw.close()
 
 
-def _raw(source: Any) -> tuple[io.FileIO | io.BytesIO, str]:
+def _raw(source: Any) -> tuple[io.FileIO | _Bytes, str]:
     """A binary stream that can seek, and the printable name of the source."""
     if isinstance(source, (str, os.PathLike)):
         name = shown(os.fspath(source) if not isinstance(os.fspath(source), bytes) else os.fsdecode(source))
@@ -177,7 +188,7 @@ def _raw(source: Any) -> tuple[io.FileIO | io.BytesIO, str]:
         raise UserError(f"{name}: was opened as text; open it with mode 'rb'")
     if len(data) > MAX_BYTES:
         raise UserError(f"{name}: more than {MAX_BYTES >> 20} MB; save it to disk and give the path")
-    return io.BytesIO(data), name
+    return _Bytes(data), name
 
 
 def _check_header(file: soundfile.SoundFile, name: str) -> None:
