@@ -11,10 +11,10 @@ from kws_s5.model.sequence import build_model
 
 RATE = 16000
 SECONDS = 0.1
-PITCH = {"low": 300.0, "high": 1500.0, "hum": 700.0}  # Hz
+PITCH = {"low": 300.0, "middle": 600.0, "high": 1200.0}  # Hz
 
 
-def write_words(root, words, *, rate=RATE, n=12, seconds=SECONDS):
+def _write_words(root, words, *, rate=RATE, n=12, seconds=SECONDS):
     """n clips a word: a tone with noise, named by speaker."""
     random = np.random.default_rng(0)
     for word in words:
@@ -27,9 +27,15 @@ def write_words(root, words, *, rate=RATE, n=12, seconds=SECONDS):
 
 
 @pytest.fixture
+def write_words():
+    """(root, words) -> root, filled with generated clips."""
+    return _write_words
+
+
+@pytest.fixture
 def folder(tmp_path):
     """<word>/<clip> of low and high at 16 kHz."""
-    return write_words(tmp_path / "words", ("low", "high"))
+    return _write_words(tmp_path / "words", ("low", "high"))
 
 
 @pytest.fixture

@@ -76,7 +76,11 @@ def test_options_that_a_model_cannot_have_are_refused(folder, make_bundle):
     bank = make_bundle(folder, front=BankFront(n_modes=8))
     with pytest.raises(UserError, match="LinearFront"):
         evaluate(bank, dataset, [linear])
+
+
+def test_a_log_mel_front_is_only_tested_at_its_training_rate(folder, make_bundle):
     logmel = make_bundle(folder, front=LogMelFront(n_mels=8))
+    dataset = from_folder(logmel, folder).dataset
     with pytest.raises(UserError, match="no step to rescale"):
         evaluate(logmel, dataset, [Condition(8000, "decimate")])
     assert len(evaluate(logmel, dataset, [Condition(8000, "decimate", "resample_back")])[0].truth) == 24
