@@ -14,9 +14,11 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from kws_s5.ssm.scan_reference import multiply
 
+Pair = tuple[Tensor, Tensor]  # real and imaginary parts
 
 def scan_chunked(
     Lambda_bar: Tensor, Bu: Tensor, *, direction: str = "forward", initial: Tensor | None = None
@@ -79,49 +81,46 @@ def _run(Lambda_bar: Tensor, Bu: Tensor, initial: Tensor | None) -> Tensor:
     """Forward scan of ``Bu`` (N, L, 2P)."""
     N, L, width = Bu.shape
     P = width // 2
-    if L == 0:
+    if N * L == 0:
         return torch.empty_like(Bu)
     T = max(1, math.isqrt(L // 2))
     C = -(-L // T)
-    drive = torch.nn.functional.pad(Bu, (0, 0, 0, C * T - L)).view(N, C, T, 2, P)
+    drive = F.pad(Bu, (0, 0, 0, C * T - L)).view(N, C, T, 2, P)
     if Lambda_bar.dim() == 3:
-        a = torch.nn.functional.pad(Lambda_bar, (0, 0, 0, C * T - L)).view(N, C, T, 2, P)
+        a = F.pad(Lambda_bar, (0, 0, 0, C * T - L)).view(N, C, T, 2, P)
     else:
-        a = Lambda_bar.view(-1, 1, 1, 2, P).expand(-1, 1, T, 2, P)  # (1 or N, 1, T, 2, P)
-    end, product = _summaries(a, drive)
-    state = Bu.new_zeros(N, 2, P) if initial is None else initial.view(N, 2, P)
+        a = Lambda_bar.reshape(-1, 1, 1, 2, P).expand(-1, 1, T, 2, P)  # (1 or N, 1, T, 2, P)
+    start = Bu.new_zeros(N, 2, P) if initial is None else initial.view(N, 2, P)
+    state = _carries(*_summaries(a, drive), start.unbind(1))
     xs = torch.empty_like(drive)
-    carry = _carries(product, end, state)  # (N, C, 2, P)
     for t in range(T):
-        carry = _advance(a[:, :, t], carry, drive[:, :, t])
-        xs[:, :, t] = carry
+        state = _advance(a[:, :, t], state, drive[:, :, t])
+        xs[:, :, t, 0], xs[:, :, t, 1] = state
     return xs.view(N, C * T, 2 * P)[:, :L].contiguous()
 
 
 def _summaries(a: Tensor, drive: Tensor) -> tuple[Tensor, Tensor]:
-    """State at the end of each chunk run from zero (N, C, 2, P), and the product of its factors."""
-    T = drive.shape[2]
-    end, product = drive[:, :, 0], a[:, :, 0]
+    """Product of the factors of each chunk (N, C, 2, P), and its last state when run from zero (N, C, 2, P)."""
+    N, C, T, _, P = drive.shape
+    end, product = drive[:, :, 0].unbind(2), a[:, :, 0].unbind(2)
+    nothing = a.new_zeros(1, 1, 2, 1)
     for t in range(1, T):
         end = _advance(a[:, :, t], end, drive[:, :, t])
-        product = _advance(a[:, :, t], product, None)
-    return end, product
+        product = _advance(a[:, :, t], product, nothing)
+    return torch.stack(product, 2).expand(N, C, 2, P), torch.stack(end, 2)
 
 
-def _carries(product: Tensor, end: Tensor, state: Tensor) -> Tensor:
-    """State entering each chunk (N, C, 2, P)."""
-    C = end.shape[1]
-    product = product.expand(-1, C, -1, -1)
-    carry = [state]
-    for c in range(C - 1):
-        carry.append(_advance(product[:, c], carry[-1], end[:, c]))
-    return torch.stack(carry, dim=1)
+def _carries(product: Tensor, end: Tensor, state: Pair) -> Pair:
+    """State entering each chunk, (N, C, P) twice; ``state``, (N, P) twice, enters the first."""
+    carries = [state]
+    for c in range(end.shape[1] - 1):
+        carries.append(_advance(product[:, c], carries[-1], end[:, c]))
+    re, im = zip(*carries, strict=True)
+    return torch.stack(re, 1), torch.stack(im, 1)
 
 
-def _advance(a: Tensor, x: Tensor, drive: Tensor | None) -> Tensor:
-    """a x + drive on pairs (..., 2, P)."""
-    a_re, a_im = a.unbind(-2)
-    x_re, x_im = x.unbind(-2)
-    re, im = a_re * x_re - a_im * x_im, a_re * x_im + a_im * x_re
-    product = torch.stack([re, im], dim=-2)
-    return product if drive is None else product + drive
+def _advance(a: Tensor, x: Pair, drive: Tensor) -> Pair:
+    """a x + drive; a and drive (..., 2, P)."""
+    (a_re, a_im), (v_re, v_im), (x_re, x_im) = a.unbind(-2), drive.unbind(-2), x
+    re = torch.addcmul(torch.addcmul(v_re, a_re, x_re), a_im, x_im, value=-1)
+    return re, torch.addcmul(torch.addcmul(v_im, a_re, x_im), a_im, x_re)

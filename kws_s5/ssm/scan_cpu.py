@@ -45,7 +45,9 @@ def adjoint(
         start[0] = initial
     rows = torch.zeros(N, L if per_step else 1, width, **new) if needs_Lambda else torch.zeros(0, **new)
     sums = torch.zeros(N, width, dtype=torch.float64)
-    pointers = [Lambda_bar, xs, start, grad_xs, grad_Bu, g, rows, sums]
+    one = torch.zeros(2, width, **new)
+    one[0, : width // 2] = 1
+    pointers = [Lambda_bar, xs, start, grad_xs, grad_Bu, g, one, rows, sums]
     _launch("adjoint", Lambda_bar, (N, L, width // 2, D), direction, 1, pointers, needs_Lambda)
     if not needs_Lambda or per_step:
         return rows, grad_Bu, g[0]

@@ -5,7 +5,7 @@ left, so that any number of threads may run it on the same job, without Python a
 
     job: counter, items, N, L, P, D, tiles, span, kind, backward, needs_Lambda, then addresses
          forward:  Lambda_bar, Bu, start, xs
-         adjoint:  Lambda_bar, xs, start, grad_xs, grad_Bu, g, rows, sums
+         adjoint:  Lambda_bar, xs, start, grad_xs, grad_Bu, g, one (a row of 1 + 0i and a row of zeros), rows, sums
 
 Kind of Lambda_bar: 0 constant, 1 per clip, 2 per step. All arrays are flat; a row holds the 2P numbers of one step.
 Shapes: N batch, L steps, P stored states, D directions.
@@ -99,8 +99,9 @@ def _adjoint(job, dtype):
     grad_xs = _array(job, 3, N * L * D * width, dtype)
     grad_Bu = _array(job, 4, N * L * width, dtype)
     g = _array(job, 5, 2 * N * width, dtype)
-    rows = _array(job, 6, N * L * width, dtype)
-    sums = _array(job, 7, N * width, np.float64)
+    one = _array(job, 6, 2 * width, dtype)
+    rows = _array(job, 7, N * L * width, dtype)
+    sums = _array(job, 8, N * width, np.float64)
     while True:
         item = _claim(job)
         if item >= job[1]:
@@ -108,11 +109,11 @@ def _adjoint(job, dtype):
         tile, n = item % tiles, item // tiles
         low, high = tile * span, min(P, (tile + 1) * span)
         for d in range(D):
-            _adjoint_item(job, Lambda_bar, xs, start, grad_xs, grad_Bu, g, rows, sums, n, d, low, high)
+            _adjoint_item(job, Lambda_bar, xs, start, grad_xs, grad_Bu, g, one, rows, sums, n, d, low, high)
 
 
 @njit(nogil=True, error_model="numpy")
-def _adjoint_item(job, Lambda_bar, xs, start, grad_xs, grad_Bu, g, rows, sums, n, d, low, high):
+def _adjoint_item(job, Lambda_bar, xs, start, grad_xs, grad_Bu, g, one, rows, sums, n, d, low, high):
     N, L, P, D, kind, needs_Lambda = job[2], job[3], job[4], job[5], job[8], job[10]
     backward = d + job[9] > 0
     width = 2 * P
@@ -120,28 +121,24 @@ def _adjoint_item(job, Lambda_bar, xs, start, grad_xs, grad_Bu, g, rows, sums, n
     for k in range(L):
         t = k if backward else L - 1 - k  # against the scan's direction
         here = ((n * L + t) * D + d) * width
+        out = (n * L + t) * width
         a = _factor_row(kind, n, t if backward else t + 1, L, width)
         conj_multiply_add(Lambda_bar, a, g, state, grad_xs, here, g, state, P, low, high)
-        _store(g, state, grad_Bu, (n * L + t) * width, d > 0, P, low, high)
+        if d == 0:  # write the row of g
+            multiply_add(one, 0, g, state, one, width, grad_Bu, out, P, low, high)
+        else:  # add it to the other direction's
+            multiply_add(one, 0, g, state, grad_Bu, out, grad_Bu, out, P, low, high)
         if needs_Lambda == 0:
             continue
         source = t + 1 if backward else t  # the step whose factor brought the state here
-        out = (n * L + source) * width if kind == 2 else n * width
+        row = (n * L + source) * width if kind == 2 else n * width
         if k < L - 1:
             before = here + D * width if backward else here - D * width
-            conj_multiply_add(xs, before, g, state, rows, out, rows, out, P, low, high)
+            conj_multiply_add(xs, before, g, state, rows, row, rows, row, P, low, high)
         elif kind < 2 or not backward:
-            conj_multiply_add(start, state, g, state, rows, out, rows, out, P, low, high)
+            conj_multiply_add(start, state, g, state, rows, row, rows, row, P, low, high)
         if kind < 2 and (k % BLOCK == BLOCK - 1 or k == L - 1):
-            _flush(rows, sums, out, P, low, high)
-
-
-@njit(nogil=True, error_model="numpy")
-def _store(g, i, grad_Bu, j, add, P, low, high):
-    """Write (or add) one row of g to grad_Bu."""
-    for plane in (0, P):
-        for p in range(plane + low, plane + high):
-            grad_Bu[j + p] = g[i + p] + grad_Bu[j + p] if add else g[i + p]
+            _flush(rows, sums, row, P, low, high)
 
 
 @njit(nogil=True, error_model="numpy")
@@ -171,12 +168,12 @@ def adjoint_float64(job):
 
 @cache
 def compiled(kernel: str, double: bool) -> int:
-    """Address of the kernel "forward" or "adjoint"; compiled on first use and kept on disk where that is possible."""
+    """Address of the kernel "forward" or "adjoint", compiled on first use and kept on disk where that is possible."""
     function = globals()[f"{kernel}_float{64 if double else 32}"]
     signature = types.void(types.CPointer(types.int64))
     try:
         kept = cfunc(signature, nogil=True, cache=True)(function)
-    except RuntimeError:  # nowhere to keep it: a read-only installation without a home directory
+    except (RuntimeError, OSError):  # nowhere to keep it: a read-only installation, a full disk
         kept = cfunc(signature, nogil=True)(function)
     _alive.append(kept)
     return kept.address

@@ -98,8 +98,7 @@ def test_step_loop_equals_forward_from_any_initial_state(eigenvalues, irregular)
     assert torch.allclose(state, last, atol=1e-12)
 
 
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_pieces_with_carried_state_equal_one_pass(bidirectional):
+def test_pieces_with_carried_state_equal_one_pass():
     model, u = build(), signal()
     whole = model(u)
     state, ys = model.initial_state(3), []
@@ -175,11 +174,11 @@ def test_a_slow_sine_looks_the_same_at_both_rates(bidirectional):
 @pytest.mark.parametrize("eigenvalues", ["free", "clip", "exp"])
 def test_gradients_of_every_parameter(bidirectional, eigenvalues):
     model = build(bidirectional=bidirectional, eigenvalues=eigenvalues)
-    u = signal(2, 6).requires_grad_()
+    u = signal(2, 4).requires_grad_()
     names, values = zip(*model.named_parameters(), strict=True)
-    for extra in ({}, {"step_rescale": rescale(1, 2)}, {"dt": 0.5 + torch.rand(2, 6, dtype=torch.float64)}):
+    for extra in ({}, {"step_rescale": rescale(1, 2)}, {"dt": 0.5 + torch.rand(2, 4, dtype=torch.float64)}):
         run = lambda u, *v: torch.func.functional_call(model, dict(zip(names, v, strict=True)), u, extra)  # noqa: E731, B023
-        assert torch.autograd.gradcheck(run, (u, *values))
+        assert torch.autograd.gradcheck(run, (u, *values), fast_mode=True)
 
 
 def test_eigenvalue_modes_start_equal_and_clip_and_exp_stay_stable():
