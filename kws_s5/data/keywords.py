@@ -120,7 +120,7 @@ def _chosen(config: KeywordData, manifest: Manifest, names: Sequence[str], store
         recorded = [(clip.id, SILENCE) for clip in manifest.clips if clip.word == SILENCE and clip.split == split]
         readable = [(clip.id, store.index[store.rows[clip.id]]) for clip in manifest.noises if store.readable(clip.id)]
         noises = [(id, int(row["length"]), float(row["rate"])) for id, row in readable]
-        n = 0 if recorded else max(1, round(config.silence_share * n_keywords))
+        n = 0 if SILENCE in manifest.words else max(1, round(config.silence_share * n_keywords))
         cuts = silence_cuts(n, noises, split=split, seconds=config.seconds or 1.0, rate=config.rate, seed=config.seed)
         chosen += recorded + [(cut, SILENCE) for cut in cuts]
     return chosen
