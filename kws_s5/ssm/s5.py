@@ -22,6 +22,7 @@ from kws_s5.ssm.discretize import discretize
 from kws_s5.ssm.hippo import make_dplr_hippo_blocks
 from kws_s5.ssm.init import init_B, init_C, init_log_step
 from kws_s5.ssm.interpolation import below_nyquist, linear_states, linear_weights
+from kws_s5.ssm.memo import Memo
 from kws_s5.ssm.scan import scan
 from kws_s5.ssm.scan_reference import multiply
 
@@ -42,6 +43,7 @@ class S5SSM(nn.Module):
     def __init__(self, H: int, ssm: SSMConfig) -> None:
         super().__init__()
         self.ssm = ssm
+        self._system_memo, self._readout_memo = Memo(), Memo()
         self.H, self.P = H, ssm.ssm_size // 2 if ssm.conj_sym else ssm.ssm_size
         Lambda, V, Vinv = make_dplr_hippo_blocks(ssm.ssm_size, ssm.blocks, ssm.conj_sym)
         real = torch.log(-Lambda.real) if ssm.eigenvalues == "exp" else Lambda.real
@@ -88,7 +90,7 @@ class S5SSM(nn.Module):
             Lambda_bar, Bu = self._drive(u, step_rescale, dt)  # Bu: (N, L, 2P)
             direction = "both" if self.ssm.bidirectional else "forward"
             xs = scan(Lambda_bar, Bu, direction=direction, initial=initial)  # (N, L, 2P or 4P)
-        ys = F.linear(xs, self._readout()) + self.D * u  # (N, L, H)
+        ys = torch.addcmul(F.linear(xs, self._readout()), self.D, u)  # (N, L, H)
         return (ys, self._last_state(xs, lengths, initial)) if return_state else ys
 
     def step(
@@ -99,7 +101,7 @@ class S5SSM(nn.Module):
         Lambda_bar, Bu = self._drive(u[:, None], step_rescale, None if dt is None else dt[:, None])
         Lambda_bar = Lambda_bar[:, 0] if Lambda_bar.dim() == 3 else Lambda_bar
         state = multiply(Lambda_bar, state) + Bu[:, 0].to(state.dtype)  # (N, 2P)
-        return F.linear(state, self._readout()) + self.D * u, state
+        return torch.addcmul(F.linear(state, self._readout()), self.D, u), state
 
     def initial_state(self, N: int) -> Tensor:
         """Zero state (N, 2P)."""
@@ -115,24 +117,33 @@ class S5SSM(nn.Module):
 
     def _drive(self, u: Tensor, step_rescale: float | Tensor, dt: Tensor | None) -> tuple[Tensor, Tensor]:
         """Lambda_bar, (2P,), (N, 2P) or (N, L, 2P), and Bu (N, L, 2P), without any tensor of L x P x H."""
-        Delta = torch.exp(self.log_step[:, 0].double() if u.device.type != "mps" else self.log_step[:, 0])  # (P,)
-        if isinstance(step_rescale, Tensor) and step_rescale.dim():
-            step_rescale = step_rescale.to(u.device)[:, None]  # (N, 1)
-            Delta = step_rescale * Delta  # (N, P)
-            Delta = Delta if dt is None else dt[:, :, None] * Delta[:, None]  # (N, L, P)
-        else:
-            Delta = step_rescale * (Delta if dt is None else dt[:, :, None] * Delta)  # (P,) or (N, L, P)
+        if dt is None:
+            depends = (step_rescale, self.mask_above_nyquist, self.Lambda_re, self.Lambda_im, self.log_step, self.B)
+            Lambda_bar, B_bar = self._system_memo(lambda: self._system(step_rescale), *depends)
+            return Lambda_bar, u @ B_bar.mT
+        Delta = dt[:, :, None] * self._Delta(step_rescale, extra_axis=True)  # (N, L, P)
         a_re, a_im, g_re, g_im = discretize(*self.Lambda(), Delta, self.ssm.discretization)
-        if self.mask_above_nyquist and dt is None:
-            keep = below_nyquist(self.Lambda_im, torch.exp(self.log_step[:, 0]), step_rescale).to(g_re.dtype)
+        v = F.linear(u, self.B.movedim(-1, 0).flatten(0, 1))  # B~ u (N, L, 2P): the gain, new at every step, follows
+        gamma = torch.cat([g_re, g_im], -1)
+        return torch.cat([a_re, a_im], -1), multiply(gamma, v.to(gamma.dtype))
+
+    def _system(self, step_rescale: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Lambda_bar (2P,) and B_bar (2P, H), with a leading N for one rescale per clip."""
+        a_re, a_im, g_re, g_im = discretize(*self.Lambda(), self._Delta(step_rescale), self.ssm.discretization)
+        if self.mask_above_nyquist:
+            keep = below_nyquist(self.Lambda_im, self._Delta(1.0), step_rescale).to(g_re.dtype)
             g_re, g_im = g_re * keep, g_im * keep
-        Lambda_bar, gamma = torch.cat([a_re, a_im], -1), torch.cat([g_re, g_im], -1)
+        g_re, g_im = g_re[..., None], g_im[..., None]  # (P, 1) or (N, P, 1)
         B_re, B_im = self.B.unbind(-1)  # (P, H)
-        if dt is not None:  # the gain changes from step to step: apply it behind the projection
-            return Lambda_bar, multiply(gamma, F.linear(u, torch.cat([B_re, B_im])).to(gamma.dtype))
-        g_re, g_im = g_re[..., None], g_im[..., None]  # (P, 1) or (N, P, 1): fold it into the projection
         B_bar = torch.cat([g_re * B_re - g_im * B_im, g_re * B_im + g_im * B_re], -2)  # (2P, H) or (N, 2P, H)
-        return Lambda_bar, u @ B_bar.mT
+        return torch.cat([a_re, a_im], -1), B_bar
+
+    def _Delta(self, step_rescale: float | Tensor, *, extra_axis: bool = False) -> Tensor:
+        """step_rescale * exp(log_step): (P,), or (N, P) for one rescale per clip, (N, 1, P) with ``extra_axis``."""
+        if isinstance(step_rescale, Tensor) and step_rescale.dim():
+            step_rescale = step_rescale.to(self.D.device)[(...,) + (None,) * (1 + extra_axis)]  # (N, 1) or (N, 1, 1)
+        log_step = self.log_step[:, 0]
+        return step_rescale * torch.exp(log_step if log_step.device.type == "mps" else log_step.double())
 
     def _linear_weights(self, step_rescale: float | Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of interpolation.py, (P,) or (N, P); one rescale, or (N,) one per clip."""
@@ -145,6 +156,9 @@ class S5SSM(nn.Module):
 
     def _readout(self) -> Tensor:
         """(H, 2P) real weight of 2 Re(C~ x), or (H, 4P) for both directions."""
+        return self._readout_memo(self._readout_weight, *(getattr(self, name) for name in self.readouts))
+
+    def _readout_weight(self) -> Tensor:
         scale = 2.0 if self.ssm.conj_sym else 1.0
         C = torch.cat([getattr(self, name) * self.D.new_tensor([scale, -scale]) for name in self.readouts], -1)
         return C.movedim(-1, 1).flatten(1)  # (H, 2 or 4, P) -> (H, 2P or 4P)
@@ -158,6 +172,17 @@ class S5SSM(nn.Module):
             return xs[:, -1, : 2 * self.P]
         last = xs[torch.arange(len(xs), device=xs.device), lengths.clamp(min=1) - 1, : 2 * self.P]
         return torch.where((lengths > 0)[:, None], last, before)
+
+
+def _distinct(dt: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The M different intervals of dt (N, L) and the place of each step's among them; (dt, None) where few repeat.
+
+    Irregular data often has its times on a grid; per-step discretisation is then most of a small model's work.
+    """
+    if dt is None or dt.requires_grad or dt.device.type != "cpu" or torch.compiler.is_compiling():
+        return dt, None
+    values, place = torch.unique(dt, return_inverse=True)
+    return (values, place) if 4 * len(values) <= dt.numel() else (dt, None)
 
 
 def _parameter(values: Tensor) -> nn.Parameter:
