@@ -181,6 +181,22 @@ def test_gradients_of_every_parameter(bidirectional, eigenvalues):
         assert torch.autograd.gradcheck(run, (u, *values), fast_mode=True)
 
 
+@torch.no_grad()
+def test_without_gradients_a_weight_changed_in_any_way_is_noticed():
+    model, u = build(), signal()
+    assert torch.equal(model(u), model(u))
+    for parameter in model.parameters():
+        for change in (lambda p: p.data.add_(0.01), lambda p: p.mul_(1.1), lambda p: setattr(p, "data", p * 0.9)):
+            before = model(u)
+            change(parameter)
+            fresh = build()
+            fresh.load_state_dict(model.state_dict())
+            assert torch.equal(model(u), fresh(u)) and not torch.equal(model(u), before)
+    assert not torch.equal(model(u, step_rescale=2.0), model(u, step_rescale=1.0))
+    model.mask_above_nyquist = True
+    assert not torch.equal(model(u, step_rescale=2e3), build()(u, step_rescale=2e3))
+
+
 def test_eigenvalue_modes_start_equal_and_clip_and_exp_stay_stable():
     free, clip, exp = (build(eigenvalues=mode) for mode in ("free", "clip", "exp"))
     assert torch.allclose(free(signal()), clip(signal()))
