@@ -42,7 +42,9 @@ def _report(bundle: Bundle, source: Source, arguments: Arguments) -> None:
         results = evaluate(bundle, source.dataset, conditions, batch_size=arguments.batch_size, progress=done)
     own_rate = source.own_rates[0] if len(source.own_rates) == 1 else 0.0
     found = report.summary(bundle, results, data=source.description, own_rate=own_rate, remarks=source.remarks)
-    written = report.write(found, _out(arguments))
+    out = _out(arguments)
+    written = report.write(found, out)
+    written.append(report.write_predictions(results, bundle.labels, source.ids, out / "predictions.csv"))
     if arguments.json:
         print(json.dumps(found))
         return

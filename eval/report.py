@@ -1,5 +1,7 @@
 """What an evaluation leaves behind: a table on screen, results.json, and plots. Every number names its protocol."""
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kws_s5 import __version__, metrics
-from kws_s5.atomic import write_json
+from kws_s5.atomic import write_json, write_text
 from kws_s5.bundle import Bundle
 from kws_s5.eval.evaluate import Result
 from kws_s5.eval.protocol import QUALITY
@@ -52,7 +54,7 @@ def summary(bundle: Bundle, results: Sequence[Result], *, data: str, own_rate: f
         row["macro_f1"] = metrics.macro(row["per_class"], "f1")
         row["confusion"] = metrics.confusion_matrix(result.truth, result.predicted, len(bundle.labels)).tolist()
     return {
-        "model": bundle.config.name, "library": __version__, "train_rate": bundle.rate, "labels": list(bundle.labels),
+        "model": bundle.config.name, "trained_with": bundle.version, "library": __version__, "train_rate": bundle.rate, "labels": list(bundle.labels),
         "data": data, "remarks": list(remarks), "interval": INTERVAL, "selection": SELECTION,
         "decimation": "every r-th sample, beginning with the first, no filter",
         "resampler": f"soxr {QUALITY}", "training_data": bundle.note, "rows": rows,
@@ -62,7 +64,8 @@ def summary(bundle: Bundle, results: Sequence[Result], *, data: str, own_rate: f
 def table(report: Mapping[str, Any]) -> Table:
     """The rows for the screen; narrow enough for 80 columns."""
     noisy = any(row["snr"] is not None for row in report["rows"])
-    result = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left", caption=f"In brackets: {INTERVAL}.")
+    result = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left",
+                   caption=f"In brackets: {INTERVAL}.")
     for name in ("Hz", "protocol", "Delta x", *(["noise"] if noisy else []), "accuracy %", "F1", "clips"):
         result.add_column(name, justify="left" if name in ("protocol", "noise") else "right")
     for row in report["rows"]:
@@ -80,9 +83,22 @@ def class_table(row: Mapping[str, Any]) -> Table:
     for name in ("word", "precision", "recall", "F1", "clips"):
         result.add_column(name, justify="left" if name == "word" else "right")
     for entry in row["per_class"]:
+        if not entry["n"] and entry["precision"] is None:
+            continue  # neither said nor heard
         result.add_row(Text(entry["label"]), *(_shown(entry[score]) for score in ("precision", "recall", "f1")),
                        str(entry["n"]))
     return result
+
+
+def write_predictions(results: Sequence[Result], labels: Sequence[str], ids: Sequence[str], path: Path) -> Path:
+    """A CSV for looking at mistakes: one line a clip, its true word and what was heard under each condition."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(["clip", "true", *(result.condition.name for result in results)])
+    for i, id in enumerate(ids):
+        lines.writerow([id, labels[results[0].truth[i]], *(labels[result.predicted[i]] for result in results)])
+    write_text(path, text.getvalue())
+    return path
 
 
 def write(report: Mapping[str, Any], folder: Path) -> list[Path]:

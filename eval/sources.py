@@ -6,7 +6,8 @@
                     class, else they are left out and counted
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from torch.utils.data import ConcatDataset, Dataset
 from kws_s5.bundle import Bundle
 from kws_s5.config import KeywordData
 from kws_s5.data.build import build
+from kws_s5.data.clips import Clips
 from kws_s5.data.keywords import evaluation_set
 from kws_s5.data.manifest import SILENCE, UNKNOWN
 from kws_s5.data.speech_commands import is_test_archive
@@ -35,6 +37,14 @@ class Source:
     description: str
     own_rates: tuple[float, ...] = ()  # Hz, that occur among the clips; () for data without a rate
     remarks: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> list[str]:
+        """A name for every example: its file where there is one, else its number."""
+        parts = self.dataset.datasets if isinstance(self.dataset, ConcatDataset) else [self.dataset]
+        named = [id for part in parts for id in getattr(part, "ids", ())]
+        n = len(self.dataset)
+        return [shown(id) for id in named] if len(named) == n else [str(i) for i in range(n)]
 
 
 def from_run(bundle: Bundle, *, split: Split = "test") -> Source:
@@ -65,7 +75,8 @@ def from_folder(bundle: Bundle, folder: str | Path, *, split: Split | None = Non
         return _of_splits(bundle, build(same), split or "test", shown(folder))
     clips, report = evaluation_set(config, bundle.labels)
     archive = " (official 12-class test archive)" if is_test_archive(folder) else ""
-    return Source(clips, f"all clips of {shown(folder)}{archive}", _rates(clips), _remarks(report))
+    remarks = _remarks(report, as_unknown=_as_unknown(clips, bundle.labels))
+    return Source(clips, f"all clips of {shown(folder)}{archive}", _rates(clips), remarks)
 
 
 def _of_splits(bundle: Bundle, splits: Splits, split: Split, name: str) -> Source:
@@ -88,13 +99,21 @@ def _rates(dataset: Dataset) -> tuple[float, ...]:
     return tuple(sorted(set(known.tolist() if known is not None else (dataset[i].rate for i in range(len(dataset))))))
 
 
-def _remarks(report: Mapping[str, Any]) -> tuple[str, ...]:
+def _as_unknown(clips: Clips, labels: Sequence[str]) -> Counter[str]:
+    """Folders whose clips count as _unknown_ because the model has no such word."""
+    words = [shown(id.split("/")[0]) for id in clips.ids]
+    return Counter(word for word, target in zip(words, clips.targets, strict=True)
+                   if labels[target] == UNKNOWN and word != UNKNOWN)
+
+
+def _remarks(report: Mapping[str, Any], *, as_unknown: Mapping[str, int] | None = None) -> tuple[str, ...]:
     """Lines for people on what a reader of recordings reports."""
     lines = []
-    left_out = sorted(report.get("left_out", {}).items(), key=lambda item: -item[1])
-    if left_out:
-        names = ", ".join(f"{word} ({n})" for word, n in left_out[:8])
-        lines.append(f"left out, no words of the model: {names}{', ...' if len(left_out) > 8 else ''}")
+    for what, words in ((f"counted as {UNKNOWN}", as_unknown), ("left out, no words of the model",
+                                                                report.get("left_out"))):
+        if words:
+            names = [f"{word} ({n})" for word, n in sorted(words.items(), key=lambda item: (-item[1], item[0]))]
+            lines.append(f"{what}: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}")
     if report.get("unreadable"):
         lines.append(f"left out, unreadable: {len(report['unreadable'])} files")
     return (*lines, *report.get("notes", ()))

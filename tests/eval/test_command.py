@@ -1,5 +1,6 @@
 """kws-eval as its users call it."""
 
+import csv
 import json
 
 import numpy as np
@@ -26,7 +27,8 @@ def test_the_default_report_has_both_rates_all_protocols_and_all_files(run, caps
     text = capsys.readouterr().out
     for words in ("decimate, rescale", "soxr HQ, rescale", "no rescale", "soxr HQ back", "16000", "8000"):
         assert words in text
-    assert sorted(p.name for p in (run / "eval").iterdir()) == ["accuracy_by_rate.png", "confusion.png", "results.json"]
+    assert sorted(p.name for p in (run / "eval").iterdir()) == [
+        "accuracy_by_rate.png", "confusion.png", "predictions.csv", "results.json"]
     report = json.loads((run / "eval" / "results.json").read_text())
     assert [(row["rate"], row["step_rescale"]) for row in report["rows"]] == [
         (16000, 1.0), (8000, 2.0), (8000, 2.0), (8000, 1.0), (8000, 1.0)]
@@ -35,6 +37,15 @@ def test_the_default_report_has_both_rates_all_protocols_and_all_files(run, caps
         assert [entry["label"] for entry in row["per_class"]] == report["labels"] == ["high", "low"]
     assert report["resampler"] == "soxr HQ" and "no filter" in report["decimation"]
     assert "validation" in report["selection"]
+
+
+def test_every_prediction_can_be_looked_up_by_its_file(run, capsys):
+    report = report_of(capsys, run)
+    with open(run / "eval" / "predictions.csv", encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert all(line["clip"].startswith(line["true"] + "/") for line in lines) and len(lines) == report["rows"][0]["n"]
+    for row in report["rows"]:
+        assert sum(line[row["name"]] == line["true"] for line in lines) == row["n_correct"]
 
 
 def test_recordings_at_8_khz_just_work(run, folder, tmp_path, capsys):

@@ -61,7 +61,7 @@ def test_words_that_the_model_does_not_know_are_unknown_where_it_has_that_class(
     bundle = make_bundle(folder, labels=("high", "low", "_unknown_"))
     beep(folder / "other" / "a.wav")
     source = from_folder(bundle, folder)
-    assert classes(source) == [0] * 12 + [1] * 12 + [2] and not source.remarks
+    assert classes(source) == [0] * 12 + [1] * 12 + [2] and source.remarks == ("counted as _unknown_: other (1)",)
 
 
 def test_unreadable_files_are_left_out_and_counted(folder, make_bundle):
