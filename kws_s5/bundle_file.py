@@ -32,8 +32,8 @@ def write(path: str | Path, tensors: dict[str, Tensor], description: dict[str, A
     described = {"format": FORMAT, **description}
     described["sha256"] = _digest(stored, described)
     text = json.dumps(described, ensure_ascii=False, allow_nan=False)
-    with replacing(path) as temporary:
-        save_file(stored, temporary, metadata={"format": "pt", KEY: text})
+    with replacing(path) as temporary:  # one metadata entry: safetensors writes several in random order
+        save_file(stored, temporary, metadata={KEY: text})
 
 
 def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

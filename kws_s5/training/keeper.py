@@ -44,7 +44,7 @@ class Keeper(pl.Callback):
         due = bool(training.save_minutes) and minutes >= training.save_minutes
         stop, due = _agreed(trainer, self.request.asked, due)
         due = due or bool(training.save_steps) and progress.step % training.save_steps == 0
-        if progress.batch == len(task.batches):
+        if progress.batch == task.batches.n_batches:
             return  # the epoch's end, with its validation, saves everything
         if due or stop:
             self.save(trainer, task)

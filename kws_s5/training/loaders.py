@@ -26,8 +26,13 @@ class TrainBatches:
         self.classes = None if classes is None else np.asarray(classes)
         self.epoch, self.start = 0, 0
 
-    def __len__(self) -> int:
+    @property
+    def n_batches(self) -> int:
+        """Of a whole epoch."""
         return self.n // (self.batch_size * self.world_size)
+
+    def __len__(self) -> int:
+        return self.n_batches - self.start
 
     def set_epoch(self, epoch: int, *, start: int = 0) -> None:
         """Chooses the epoch, and the batch to begin with (an interrupted epoch goes on where it was)."""
@@ -36,7 +41,7 @@ class TrainBatches:
     def __iter__(self) -> Iterator[list[int]]:
         order = self._order(np.random.default_rng([self.seed, self.epoch]))
         share = self.batch_size * self.world_size
-        for batch in range(self.start, len(self)):
+        for batch in range(self.start, self.n_batches):
             together = order[batch * share : (batch + 1) * share]
             yield together[self.rank :: self.world_size].tolist()
 
@@ -67,10 +72,15 @@ class Shard:
 
 
 class EpochLoader:
-    """Batches of the current epoch. ``len`` is that of a whole epoch, also when one is entered in the middle."""
+    """Batches of the current epoch, from where it is entered."""
 
     def __init__(self, dataset: Dataset, batches: TrainBatches, *, n_workers: int = 0) -> None:
         self.dataset, self.batches, self.n_workers = dataset, batches, n_workers
+
+    @property
+    def n_batches(self) -> int:
+        """Of a whole epoch."""
+        return self.batches.n_batches
 
     def set_epoch(self, epoch: int, *, start: int = 0) -> None:
         """Must be called before every epoch: order of clips and their random crops depend on it."""
@@ -82,7 +92,7 @@ class EpochLoader:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Batch]:
-        return iter(loader(self.dataset, self.batches, n_workers=self.n_workers))
+        yield from loader(self.dataset, self.batches, n_workers=self.n_workers)  # worker processes start when needed
 
 
 def loader(dataset: Dataset, batches: TrainBatches | Shard, *, n_workers: int = 0) -> DataLoader:
@@ -91,8 +101,8 @@ def loader(dataset: Dataset, batches: TrainBatches | Shard, *, n_workers: int = 
 
 
 def classes_of(dataset: Dataset) -> np.ndarray:
-    """(n,) class of every example: the data set's own list ``classes`` where it has one, else read one by one."""
-    known = getattr(dataset, "classes", None)
+    """(n,) class of every example: the data set's own ``targets`` where it has one, else read one by one."""
+    known = getattr(dataset, "targets", None)
     return np.asarray(known if known is not None else [int(dataset[i].y) for i in range(len(dataset))])
 
 

@@ -77,7 +77,7 @@ class Bar(pl.Callback):
                             TextColumn("{task.fields[scores]}"), console=self.console, transient=True)
         self.bar.start()
         epoch = f"epoch {task.progress.epoch + 1}/{task.config.training.epochs}"
-        self.line = self.bar.add_task(epoch, total=len(task.batches), completed=task.progress.batch, scores="")
+        self.line = self.bar.add_task(epoch, total=task.batches.n_batches, completed=task.progress.batch, scores="")
 
     def on_train_batch_end(self, trainer: pl.Trainer, task: Task, *batch: object) -> None:
         """One batch further; the running scores now and then."""

@@ -46,15 +46,16 @@ class Task(pl.LightningModule):
     @property
     def n_steps(self) -> int:
         """Optimiser steps of the whole training."""
-        return self.config.training.epochs * len(self.batches)
+        return self.config.training.epochs * self.batches.n_batches
 
     def train_dataloader(self) -> EpochLoader:
-        """This process's share of the training batches."""
-        training, dataset = self.config.training, self.splits.train
-        batches = TrainBatches(
-            len(dataset), batch_size=training.batch_size, seed=training.seed, rank=self.trainer.global_rank,
-            world_size=self.trainer.world_size, classes=classes_of(dataset) if training.balanced else None)
-        self.batches = EpochLoader(dataset, batches, n_workers=training.n_workers)
+        """This process's share of the batches of the running epoch, or of what an interrupted one has left."""
+        if self.batches is None:
+            training, dataset = self.config.training, self.splits.train
+            batches = TrainBatches(
+                len(dataset), batch_size=training.batch_size, seed=training.seed, rank=self.trainer.global_rank,
+                world_size=self.trainer.world_size, classes=classes_of(dataset) if training.balanced else None)
+            self.batches = EpochLoader(dataset, batches, n_workers=training.n_workers)
         self.batches.set_epoch(self.progress.epoch, start=self.progress.batch)
         return self.batches
 
@@ -82,16 +83,10 @@ class Task(pl.LightningModule):
                 precision.load_state_dict(state)
             self.restored = None
 
-    def on_train_epoch_start(self) -> None:
-        """Chooses the order of this epoch, and skips what an interrupted one has already seen."""
-        self.batches.set_epoch(self.progress.epoch, start=self.progress.batch)
-        # an epoch that is entered in the middle ends (and is validated) where its full length ends
-        self.trainer.fit_loop._data_fetcher.fetched = self.progress.batch
-
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Loss of one batch, with this step's learning rate and random numbers."""
         progress, optim = self.progress, self.config.optim
-        warmup = round(optim.warmup_epochs * len(self.batches))
+        warmup = round(optim.warmup_epochs * self.batches.n_batches)
         set_learning_rates(self.optimizers(use_pl_optimizer=False), optim, step=progress.step, n_steps=self.n_steps,
                            warmup=warmup)
         seed = step_seed(self.config.training.seed, progress.step, self.global_rank)

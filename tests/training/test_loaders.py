@@ -30,10 +30,10 @@ def test_an_epoch_can_be_entered_at_any_batch(start: int) -> None:
     assert batches_of(2, start=start) == batches_of(2)[start:]
 
 
-def test_length_stays_that_of_the_whole_epoch() -> None:
+def test_length_is_what_is_left_of_the_epoch() -> None:
     batches = TrainBatches(103, batch_size=10, seed=0)
     batches.set_epoch(1, start=4)
-    assert len(batches) == 10
+    assert len(batches) == len(list(batches)) == 6 and batches.n_batches == 10
 
 
 def test_two_processes_see_what_one_with_the_double_batch_sees() -> None:
