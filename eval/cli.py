@@ -68,7 +68,7 @@ class Arguments:
     batch_size: int = 64
     """Clips that the model sees at once."""
     out: str = ""
-    """Folder for results.json and the plots. Default: eval in the run folder, else eval-<model>."""
+    """Folder for results.json and the plots. Default: eval (or eval-<data>) in the run folder, else eval-<model>."""
     json: Flag = False
     """Print the report as JSON instead of tables."""
 

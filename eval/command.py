@@ -33,16 +33,16 @@ def run(arguments: Arguments) -> None:
     data = arguments.data or (str(folders[0]) if folders else "")
     split = None if arguments.split == "auto" else arguments.split
     source = from_folder(bundle, data, split=split) if data else from_run(bundle, split=split or "test")
-    return _report(bundle, source, arguments) if bundle.rate else _plain(bundle, source, arguments)
+    report_on = _report if bundle.rate else _plain
+    return report_on(bundle, source, arguments, _out(arguments, data))
 
 
-def _report(bundle: Bundle, source: Source, arguments: Arguments) -> None:
+def _report(bundle: Bundle, source: Source, arguments: Arguments, out: Path) -> None:
     conditions = conditions_of(bundle, source, arguments)
     with _progress(arguments, len(conditions) * len(source.dataset)) as done:
         results = evaluate(bundle, source.dataset, conditions, batch_size=arguments.batch_size, progress=done)
     own_rate = source.own_rates[0] if len(source.own_rates) == 1 else 0.0
     found = report.summary(bundle, results, data=source.description, own_rate=own_rate, remarks=source.remarks)
-    out = _out(arguments)
     written = report.write(found, out)
     written.append(report.write_predictions(results, bundle.labels, source.ids, out / "predictions.csv"))
     if arguments.json:
@@ -81,11 +81,11 @@ def _variants(row: Condition, train_rate: float, arguments: Arguments) -> list[C
     return rows + [replace(r, mask_modes=True) for r in rows if arguments.mask_modes]
 
 
-def _plain(bundle: Bundle, source: Source, arguments: Arguments) -> None:
+def _plain(bundle: Bundle, source: Source, arguments: Arguments, out: Path) -> None:
     with _progress(arguments, len(source.dataset)) as done:
         scores = evaluate_plain(bundle, source.dataset, batch_size=arguments.batch_size, progress=done)
     found = {"model": bundle.config.name, "data": source.description, **scores}
-    write_json(_out(arguments) / "results.json", found)
+    write_json(out / "results.json", found)
     if arguments.json:
         print(json.dumps(found))
     else:
@@ -106,11 +106,12 @@ def _listen(bundle: Bundle, arguments: Arguments) -> None:
         print(json.dumps(heard))
 
 
-def _out(arguments: Arguments) -> Path:
-    model = Path(arguments.model).expanduser()
+def _out(arguments: Arguments, data: str) -> Path:
+    """Where the report goes: each folder of recordings has its own place beside the report on the run's clips."""
     if arguments.out:
         return Path(arguments.out).expanduser()
-    return model / "eval" if model.is_dir() else Path(f"eval-{model.stem}")
+    model, suffix = Path(arguments.model).expanduser(), f"-{Path(data).resolve().name}" if data else ""
+    return model / f"eval{suffix}" if model.is_dir() else Path(f"eval-{model.stem}{suffix}")
 
 
 @contextmanager

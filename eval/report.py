@@ -54,7 +54,8 @@ def summary(bundle: Bundle, results: Sequence[Result], *, data: str, own_rate: f
         row["macro_f1"] = metrics.macro(row["per_class"], "f1")
         row["confusion"] = metrics.confusion_matrix(result.truth, result.predicted, len(bundle.labels)).tolist()
     return {
-        "model": bundle.config.name, "trained_with": bundle.version, "library": __version__, "train_rate": bundle.rate, "labels": list(bundle.labels),
+        "model": bundle.config.name, "trained_with": bundle.version, "library": __version__,
+        "train_rate": bundle.rate, "labels": list(bundle.labels),
         "data": data, "remarks": list(remarks), "interval": INTERVAL, "selection": SELECTION,
         "decimation": "every r-th sample, beginning with the first, no filter",
         "resampler": f"soxr {QUALITY}", "training_data": bundle.note, "rows": rows,
@@ -119,6 +120,8 @@ def write(report: Mapping[str, Any], folder: Path) -> list[Path]:
     if len({row["snr"] for row in by_snr}) > 1:
         written.append(folder / "accuracy_by_snr.png")
         plots.accuracy_by_snr(by_snr, written[-1], chance=1 / max(present, 1))
+    for old in {"accuracy_by_rate.png", "accuracy_by_snr.png"} - {path.name for path in written}:
+        (folder / old).unlink(missing_ok=True)  # of an earlier report: it would contradict this one
     return written
 
 

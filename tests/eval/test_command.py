@@ -58,8 +58,8 @@ def test_recordings_at_8_khz_just_work(run, folder, tmp_path, capsys):
     assert [(row["rate"], row["how"], row["treatment"]) for row in report["rows"]] == [
         (8000, "native", "rescale"), (8000, "native", "none"), (8000, "native", "resample_back")]
     assert report["rows"][0]["n"] == 6 and (tmp_path / "out" / "results.json").is_file()
-    by_position = report_of(capsys, run, tmp_path / "phone", "--out", tmp_path / "out")
-    assert by_position == report
+    assert report_of(capsys, run, tmp_path / "phone") == report  # by position; its place is beside the run's report
+    assert (run / "eval-phone" / "results.json").is_file()
 
 
 def test_options_choose_the_rows(run, tmp_path, capsys):
@@ -77,6 +77,12 @@ def test_noise_rows_stand_beside_the_clean_ones_and_are_drawn(run, tmp_path, cap
     assert (tmp_path / "a" / "accuracy_by_snr.png").is_file()
     again = report_of(capsys, run, "--rate", 16000, "--snr", 10, 0, "--noise", "pink", "--out", tmp_path / "b")
     assert again == report
+
+
+def test_a_new_report_leaves_no_plot_of_an_older_one(run, tmp_path, capsys):
+    report_of(capsys, run, "--snr", 0, "--out", tmp_path / "a")
+    report_of(capsys, run, "--rate", 16000, "--out", tmp_path / "a")
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["confusion.png", "predictions.csv", "results.json"]
 
 
 def test_sound_files_are_listened_to_with_the_front_end_of_training(run, folder, capsys):
