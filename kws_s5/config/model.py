@@ -11,6 +11,8 @@ Eigenvalues = Literal["free", "clip", "exp"]
 Activation = Literal["full_glu", "half_glu1", "half_glu2", "gelu"]
 Norm = Literal["batch", "layer"]
 Pooling = Literal["mean", "last"]
+Cell = Literal["s5", "gru"]
+Absent = Literal["floor", "mean"]
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,23 @@ class BankFront:
     """Cascaded poles of each mode (2: a gammatone of order two)."""
     f_min: float = 60.0
     f_max: float = 7600.0
-    """Mel-spaced centre frequencies from f_min to f_max (Hz), ERB bandwidths."""
+    """Mel-spaced centre frequencies (Hz) from f_min to f_max, at most 0.95 of the training rate's Nyquist frequency."""
     frame_rate: float = 100.0
     learnable: bool = True
-    """Train centre frequencies and bandwidths (kept stable and ordered in the positive quadrant)."""
+    """Train centre frequencies and bandwidths (both kept positive, so every mode stays stable)."""
     floor: float = 1e-6
-    """Power floor inside the logarithm; modes above the Nyquist frequency of the actual rate are set to it."""
+    """Power floor inside the logarithm (a full-scale sine has power 0.5)."""
+    absent: Absent = "floor"
+    """Modes above the Nyquist frequency of the actual rate: floor, as if there were no sound; mean, their average."""
     gain: float = 1.0
+
+    def __post_init__(self) -> None:
+        one_of("front.absent", self.absent, Absent)
+        require(self.n_modes >= 1, "front.n_modes", self.n_modes, "at least 1")
+        require(1 <= self.n_poles <= 8, "front.n_poles", self.n_poles, "between 1 and 8")
+        require(0 < self.f_min <= self.f_max, "front.f_min", self.f_min, f"in (0, f_max = {self.f_max}] Hz")
+        require(self.frame_rate > 0, "front.frame_rate", self.frame_rate, "a positive rate in Hz")
+        require(self.floor > 0, "front.floor", self.floor, "positive")
 
 
 @dataclass(frozen=True)
@@ -145,6 +157,8 @@ class ModelConfig:
     front: Front = field(default_factory=LinearFront)
     ssm: SSMConfig = field(default_factory=SSMConfig)
     head: Head = field(default_factory=ClassHead)
+    cell: Cell = "s5"
+    """gru: a gated recurrent unit in place of every SSM, as a baseline; ``ssm`` and ``activation`` are not used then."""
     activation: Activation = "half_glu1"
     norm: Norm = "batch"
     prenorm: bool = True
@@ -157,6 +171,7 @@ class ModelConfig:
     """Training rate in Hz: audio at this rate has step_rescale 1. 0: the data has no rate."""
 
     def __post_init__(self) -> None:
+        one_of("model.cell", self.cell, Cell)
         one_of("model.activation", self.activation, Activation)
         one_of("model.norm", self.norm, Norm)
         require(self.d_model >= 1, "model.d_model", self.d_model, "at least 1")

@@ -1,0 +1,123 @@
+"""Compiled loops of the bank: samples in, mean power of every mode in every frame out (gradient: bank_gradient.py).
+
+    v_k = sum_j c_j u_{k-j},  x^1_k = a x^1_{k-1} + v_k,  x^p_k = a x^p_{k-1} + x^{p-1}_k,  power = |x^n|^2
+
+Nothing of size (L, M) is kept. Outer loops run over time, inner ones over the modes. Everything a clip needs lies in
+one workspace S at offsets known when compiling: so the compiler sees that nothing overlaps, and vectorises. (One long
+function, because numba keeps a compiled closure on disk only when it calls no other closure.) States and sums have the
+dtype of the input. A kernel is a C function of one pointer, the job (ssm/threads.py runs it on torch's own threads):
+
+    counter of claimed rows, N, L, R, F, position, finish, addresses of: u, lengths, step, a, c, recent, memory, out
+
+Legend: N batch, L samples, M modes, F frames, T taps, n poles; planar pairs [re | im] of length 2M.
+"""
+
+from functools import cache
+
+import numpy as np
+from numba import carray, cfunc, njit, types
+
+from kws_s5.model.bank_design import TAPS
+from kws_s5.model.bank_frames import TOLERANCE
+from kws_s5.ssm.scan_cpu_kernels import _address, _claim
+
+assert TAPS == 3, "the loops below are written out for three taps"
+OFFSET = 1e-12  # on every sample: keeps decaying states out of the denormal range, where processors crawl
+OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
+
+
+@njit(**OPTIONS)
+def array(job, k, shape, dtype):
+    """The array whose address is the k-th number of the job."""
+    return carray(_address(job[k]), shape, dtype)
+
+
+@njit(**OPTIONS)
+def claim(job):
+    """The next row that no other thread has taken."""
+    return _claim(job)
+
+
+@njit(**OPTIONS)
+def edge_of(f, step):
+    """Edge f in samples; on a sample's edge when it is meant to be."""
+    edge = f * step
+    whole = round(edge)
+    return float(whole) if abs(edge - whole) < TOLERANCE else edge
+
+
+def compiled(function) -> int:
+    """Address of the machine code of ``function``; compiled on first use and kept on disk where that is possible."""
+    signature = types.void(types.CPointer(types.int64))
+    try:
+        kept = cfunc(signature, cache=True, **OPTIONS)(function)
+    except RuntimeError:  # nowhere to keep it: a read-only installation without a home directory
+        kept = cfunc(signature, **OPTIONS)(function)
+    _alive.append(kept)
+    return kept.address
+
+
+_alive: list[object] = []  # machine code lives as long as its object
+
+
+@cache
+def forward_kernel(M: int, n: int, double: bool) -> int:
+    """Address of the kernel for M modes of n poles. Takes whole clips, or the next samples of streams.
+
+    Arrays of the job: u (N, L), of which lengths (N,) count; step (R,) samples per frame, R is N or 1 for all rows;
+    a (R, 2M); c (R, 6M); recent (N, 2) the last two samples, newest first; memory (N, 2nM + M) states, then the power
+    since the last edge; out (N, F, M) zeros. recent, memory and out are written. ``position``: samples before u since
+    the start of the stream. ``finish``: write an incomplete first frame too (clips shorter than a frame).
+    """
+    dtype = np.float64 if double else np.float32
+    A_IM, C, X, TOTAL = M, 2 * M, 8 * M, (8 + 2 * n) * M  # offsets into S
+    SIZE = TOTAL + M
+
+    def forward(job):
+        N, L, R, F, position, finish = job[1], job[2], job[3], job[4], job[5], job[6]
+        u, out = array(job, 7, (N, L), dtype), array(job, 14, (N, F, M), dtype)
+        lengths, step = array(job, 8, (N,), np.int64), array(job, 9, (R,), np.float64)
+        a, c = array(job, 10, (R, 2 * M), dtype), array(job, 11, (R, 6 * M), dtype)
+        recent, memory = array(job, 12, (N, 2), dtype), array(job, 13, (N, SIZE - X), dtype)
+        S = np.empty(SIZE, dtype)
+        while True:
+            row = claim(job)
+            if row >= N:
+                return
+            r = row if R > 1 else 0
+            S[:C] = a[r]
+            S[C:X] = c[r]
+            S[X:] = memory[row]
+            u1, u2 = recent[row, 0], recent[row, 1]
+            scale = dtype(1.0 / step[r])
+            first, f = int((position + TOLERANCE) / step[r]), 0
+            edge = edge_of(first + 1, step[r]) - position
+            for k in range(lengths[row]):
+                u0 = u[row, k] + dtype(OFFSET)
+                for m in range(M):
+                    re = S[C + m] * u0 + S[C + 2 * M + m] * u1 + S[C + 4 * M + m] * u2
+                    im = S[C + M + m] * u0 + S[C + 3 * M + m] * u1 + S[C + 5 * M + m] * u2
+                    for p in range(n):
+                        x_re, x_im = S[X + 2 * p * M + m], S[X + 2 * p * M + M + m]
+                        re += S[m] * x_re - S[A_IM + m] * x_im
+                        im += S[m] * x_im + S[A_IM + m] * x_re
+                        S[X + 2 * p * M + m] = re
+                        S[X + 2 * p * M + M + m] = im
+                    S[TOTAL + m] += re * re + im * im
+                u1, u2 = u0, u1
+                if edge - k <= 1.0:  # the frame ends within this sample
+                    beyond = dtype(1.0 - (edge - k))
+                    for m in range(M):
+                        re, im = S[TOTAL - 2 * M + m], S[TOTAL - M + m]
+                        after = beyond * (re * re + im * im)
+                        out[row, f, m] = (S[TOTAL + m] - after) * scale
+                        S[TOTAL + m] = after
+                    f += 1
+                    edge = edge_of(first + f + 1, step[r]) - position
+            if finish == 1 and f == 0 and lengths[row] > 0:
+                for m in range(M):
+                    out[row, 0, m] = S[TOTAL + m] * scale
+            memory[row] = S[X:]
+            recent[row, 0], recent[row, 1] = u1, u2
+
+    return compiled(forward)
