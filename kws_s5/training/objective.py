@@ -160,7 +160,7 @@ def build_objective(config: RunConfig) -> Objective:
 def add(total: Sums | None, sums: Sums) -> Sums:
     """total + sums; None and {} count as nothing."""
     sums = {name: value.detach() for name, value in sums.items()}
-    return sums if not total else {name: total[name] + value for name, value in sums.items()}
+    return sums if not total else {name: total[name].to(value.device) + value for name, value in sums.items()}
 
 
 def better(objective: Objective, scores: dict[str, float], than: dict[str, float] | None) -> bool:

@@ -6,9 +6,10 @@ import torch
 from torch import nn
 
 from kws_s5.bundle import Bundle, load
-from kws_s5.config import LinearFront, RunConfig, TokenFront
+from kws_s5.config import AugmentConfig, LinearFront, RunConfig, TokenFront
 from kws_s5.data.splits import Splits
 from kws_s5.errors import UserError
+from kws_s5.model.mask import set_masks
 
 
 def completed(config: RunConfig, splits: Splits) -> RunConfig:
@@ -33,6 +34,13 @@ def completed(config: RunConfig, splits: Splits) -> RunConfig:
     rate = model.rate or getattr(config.data, "rate", 0.0)
     model = replace(model, front=front, n_outputs=splits.n_outputs, rate=rate)
     return replace(config, data=splits.data or config.data, model=model)
+
+
+def switch_masks(model: nn.Module, augment: AugmentConfig) -> None:
+    """Switches on the masking of frames inside the front; UserError if it has none to mask."""
+    wanted = augment.time_mask > 0 or augment.frequency_mask > 0
+    if set_masks(model, time=augment.time_mask, frequency=augment.frequency_mask) == 0 and wanted:
+        raise UserError("augment.time_mask and augment.frequency_mask: this front has no frames to mask; set both to 0")
 
 
 def take_over(model: nn.Module, labels: tuple[str, ...], source: str) -> str:

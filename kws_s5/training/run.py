@@ -29,7 +29,7 @@ from kws_s5.training.folder import RESULTS, record_config, run_folder
 from kws_s5.training.interrupt import Interrupted, handled
 from kws_s5.training.keeper import CHECKPOINT, Keeper
 from kws_s5.training.objective import build_objective
-from kws_s5.training.prepare import completed, take_over
+from kws_s5.training.prepare import completed, switch_masks, take_over
 from kws_s5.training.screen import Bar, epoch_line, print_groups
 from kws_s5.training.task import Task
 from kws_s5.training.tensorboard import TensorBoard
@@ -73,6 +73,7 @@ def _task(config: RunConfig, splits: Splits, out: Path, console: Console, *, res
     """Model and optimiser as they start, or as the checkpoint left them."""
     pl.seed_everything(config.training.seed, verbose=False)
     task = Task(build_model(config.model), build_objective(config), config, splits)
+    switch_masks(task.model, config.augment)
     n_parameters = sum(p.numel() for p in task.model.parameters())
     counts = f"{len(splits.train):,} / {len(splits.validation):,} / {len(splits.test):,}"
     console.print(f"{config.name}: {n_parameters:,} parameters; training / validation / test examples: {counts}")

@@ -17,12 +17,13 @@ from kws_s5.bundle import model_inputs
 from kws_s5.config import AugmentConfig, RunConfig
 from kws_s5.data.batch import Batch
 from kws_s5.data.splits import Splits
-from kws_s5.model import Features
 from kws_s5.training.averaging import Average
 from kws_s5.training.checkpoint import Progress
 from kws_s5.training.loaders import EpochLoader, Shard, TrainBatches, classes_of, loader
 from kws_s5.training.objective import Objective, Sums, add
 from kws_s5.training.optim import build_optimizer, set_learning_rates
+
+MASKS = ("time_mask", "frequency_mask")
 
 
 class Task(pl.LightningModule):
@@ -41,7 +42,7 @@ class Task(pl.LightningModule):
         self.evaluation_sums: Sums = {}
         self.scores: dict[str, float] = {}  # of the last evaluation
         self.restored: dict | None = None  # the checkpoint the run goes on from
-        self.augmented = is_active(config.augment)
+        self.augmented = changes_waveforms(config.augment)
 
     @property
     def n_steps(self) -> int:
@@ -91,7 +92,9 @@ class Task(pl.LightningModule):
                            warmup=warmup)
         seed = step_seed(self.config.training.seed, progress.step, self.global_rank)
         torch.manual_seed(seed)
-        batch, features = self._augmented(batch, seed) if self.augmented else (batch, self._features(batch))
+        if self.augmented:
+            batch = self._augmented(batch, seed)
+        features = self.model.features(**model_inputs(batch, self.config.model.rate, device=self.device))
         outputs = self.objective.outputs(self.model, features)
         loss = self.objective.loss(outputs, batch)
         with torch.no_grad():
@@ -100,18 +103,11 @@ class Task(pl.LightningModule):
         progress.batch += 1
         return loss
 
-    def _features(self, batch: Batch) -> Features:
-        return self.model.features(**model_inputs(batch, self.config.model.rate, device=self.device))
-
-    def _augmented(self, batch: Batch, seed: int) -> tuple[Batch, Features]:
-        """The changed batch, and its features with frames masked between front and layers."""
-        from kws_s5.training.augment import augment, mask_features
+    def _augmented(self, batch: Batch, seed: int) -> Batch:
+        from kws_s5.training.augment import augment  # only waveforms need it
 
         generator = torch.Generator(self.device).manual_seed(seed)
-        batch = augment(batch, self.config.augment, generator, noises=self.splits.noises)
-        features = self.model.encode(**model_inputs(batch, self.config.model.rate, device=self.device))
-        features = mask_features(features, self.config.augment, generator, frame_rate=self.model.front.frame_rate)
-        return batch, self.model.body(features)
+        return augment(batch, self.config.augment, generator, noises=self.splits.noises)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Adds up what the scores are made of."""
@@ -141,9 +137,9 @@ class Task(pl.LightningModule):
             self.train_sums = joined if first else {name: torch.zeros_like(v) for name, v in joined.items()}
 
 
-def is_active(augment: AugmentConfig) -> bool:
-    """Whether any augmentation is switched on."""
-    return any(getattr(augment, f.name) for f in fields(augment) if f.name != "noise_snr")
+def changes_waveforms(augment: AugmentConfig) -> bool:
+    """Whether any augmentation of the waveform is switched on (masks are applied inside the front)."""
+    return any(getattr(augment, f.name) for f in fields(augment) if f.name not in ("noise_snr", *MASKS))
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
