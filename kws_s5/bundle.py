@@ -165,11 +165,11 @@ def _check_sizes(config: RunConfig, tensors: dict[str, Tensor], path: Path) -> N
     held = sum(t.numel() for t in tensors.values())
     model = config.model
     front = [v for v in vars(model.front).values() if isinstance(v, int)]
-    states = model.ssm.ssm_size if model.n_layers else 0
+    states = model.ssm.ssm_size if model.n_layers and model.cell == "s5" else 0
     claimed = max([model.d_model, states, model.n_outputs, *front])
     layers = {name.split(".")[1] for name in tensors if name.startswith("layers.")}
     stored = {len(t) for name, t in tensors.items() if name.startswith("layers.") and name.endswith(".seq.Lambda_re")}
-    expected = {states // 2 if model.ssm.conj_sym else states} if model.n_layers else set()
+    expected = {states // 2 if model.ssm.conj_sym else states} if states else set()
     if claimed > max(held, 1) or len(layers) != model.n_layers or stored != expected:
         raise UserError(f"{path}: the described model and the stored tensors differ in size; the file is damaged")
 

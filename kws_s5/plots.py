@@ -161,6 +161,55 @@ def _height(rows: Sequence[Mapping]) -> float:
     return 4.0 + 0.23 * len({row["protocol"] for row in rows})
 
 
+def contact_sheet(images: np.ndarray, path: str | Path, *, titles: Sequence[str] = ()) -> None:
+    """Grey pictures (rows, columns, height, width), 0 black to 255, side by side; one title a row."""
+    rows, columns = images.shape[:2]
+    sheet = np.pad(images, ((0, 0), (0, 0), (0, 2), (0, 2)), constant_values=255)
+    sheet = sheet.transpose(0, 2, 1, 3).reshape(rows * sheet.shape[2], columns * sheet.shape[3])
+    height = WIDTH * sheet.shape[0] / sheet.shape[1]
+    figure, (axis,) = _figure(width=WIDTH + (1.2 if titles else 0), height=height + 0.1)
+    axis.imshow(sheet, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    step = images.shape[2] + 2
+    axis.set_yticks([step * (i + 0.5) for i in range(len(titles))], titles)
+    axis.set_xticks([])
+    axis.grid(visible=False)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    _save(figure, path)
+
+
+def error_by_density(rows: Sequence[Mapping], path: str | Path) -> None:
+    """Test error over the observed frames: rows with model, n_seen, mse (x 1e-3) and std (x 1, or None)."""
+    figure, (axis,) = _figure(height=3.4)
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    for model, style in zip(models, _styles(), strict=False):
+        own = sorted((row for row in rows if row["model"] == model), key=lambda row: row["n_seen"])
+        spread = [1e3 * (row["std"] or 0.0) for row in own]
+        axis.errorbar([row["n_seen"] for row in own], [row["mse"] for row in own], spread, label=model, capsize=3,
+                      **style)
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter("{x:g}")
+    axis.set(xlabel="frames seen, of 100", ylabel="test MSE x 1e-3")
+    axis.legend(frameon=False)
+    _save(figure, path)
+
+
+def band(times: np.ndarray, truth: np.ndarray, mean: np.ndarray, std: np.ndarray, path: str | Path, *,
+         names: Sequence[str]) -> None:
+    """Predictions over ``times`` (L,) in seconds: a panel a target, with truth, mean and two deviations (L, K)."""
+    figure, axes = _figure(height=2.1 * len(names), rows=len(names))
+    for k, (axis, name) in enumerate(zip(axes, names, strict=True)):
+        axis.fill_between(times, mean[:, k] - 2 * std[:, k], mean[:, k] + 2 * std[:, k], color="0.85",
+                          label="2 standard deviations")
+        axis.plot(times, truth[:, k], color="black", linewidth=1.2, label="true")
+        axis.plot(times, mean[:, k], color=COLOURS[1], linestyle="--", marker="o", markersize=3, label="predicted")
+        axis.set_ylabel(name)
+    axes[0].legend(frameon=False, fontsize=9, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    axes[-1].set_xlabel("time (s)")
+    _save(figure, path)
+
+
 def _accuracies(axis: Axes, rows: Sequence[Mapping], x: str, *, chance: float | None) -> None:
     protocols = list(dict.fromkeys(row["protocol"] for row in rows))
     for protocol, style in zip(protocols, _styles(), strict=False):

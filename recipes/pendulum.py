@@ -42,3 +42,21 @@ def pendulum_append() -> RunConfig:
     """The interval is an input of the encoder, the steps are 1 (the paper's S5-append, published MSE 4.13e-3)."""
     run = pendulum()
     return replace(run, name="pendulum-append", model=replace(run.model, front=FrameFront(append_dt=True)))
+
+
+def pendulum_gru() -> RunConfig:
+    """Baseline of the same size and budget: two GRU layers, the interval an input of the encoder."""
+    run = pendulum_append()
+    return replace(run, name="pendulum-gru", model=replace(run.model, cell="gru", n_layers=2))
+
+
+def pendulum_query() -> RunConfig:
+    """Pendulum that also answers between its observations: 10 unseen frames a sequence are asked about in training."""
+    run = pendulum()
+    return replace(run, name="pendulum-query", data=replace(run.data, n_query=10))
+
+
+def pendulum_query_gru() -> RunConfig:
+    """The GRU baseline of pendulum-query."""
+    run = pendulum_gru()
+    return replace(run, name="pendulum-query-gru", data=replace(run.data, n_query=10))

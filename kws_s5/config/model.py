@@ -158,7 +158,7 @@ class ModelConfig:
     ssm: SSMConfig = field(default_factory=SSMConfig)
     head: Head = field(default_factory=ClassHead)
     cell: Cell = "s5"
-    """gru: a gated recurrent unit in place of every SSM, as a baseline; ``ssm`` and ``activation`` are not used then."""
+    """gru: a gated recurrent unit in place of every SSM, as a baseline (``ssm`` and ``activation`` have no effect)."""
     activation: Activation = "half_glu1"
     norm: Norm = "batch"
     prenorm: bool = True

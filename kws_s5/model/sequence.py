@@ -17,6 +17,7 @@ from kws_s5.errors import UserError
 from kws_s5.model.front import Features, State, build_front
 from kws_s5.model.heads import ClassHead, build_head
 from kws_s5.model.layer import S5Layer
+from kws_s5.model.layer_gru import GRULayer
 
 
 class SequenceModel(nn.Module):
@@ -29,11 +30,7 @@ class SequenceModel(nn.Module):
             raise UserError("model.n_outputs = 0: set it, or let the data set it")
         self.config = config
         self.front = build_front(config.front, config.d_model, config.rate)
-        self.layers = nn.ModuleList(
-            S5Layer(config.d_model, config.ssm, activation=config.activation, dropout=config.dropout,
-                    norm=config.norm, prenorm=config.prenorm, norm_momentum=config.norm_momentum)
-            for _ in range(config.n_layers)
-        )
+        self.layers = nn.ModuleList(_build_layer(config) for _ in range(config.n_layers))
         self.head = build_head(config.head, config.d_model, config.n_outputs, self.front.frame_rate)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None, *, step_rescale: float | Tensor = 1.0,
@@ -127,6 +124,8 @@ class SequenceModel(nn.Module):
         return logits, {**state, **following}
 
     def _require_streamable(self) -> None:
+        if self.config.cell != "s5":
+            raise UserError(f"model.cell = {self.config.cell!r}: this baseline runs on whole clips only")
         if self.config.ssm.bidirectional:
             raise UserError("ssm.bidirectional = True: this model needs the end of a clip before it can answer; "
                             "stream a model trained with ssm.bidirectional = False")
@@ -143,6 +142,13 @@ class SequenceModel(nn.Module):
 def build_model(config: ModelConfig) -> SequenceModel:
     """Config -> model with fresh weights (torch's global generator)."""
     return SequenceModel(config)
+
+
+def _build_layer(config: ModelConfig) -> nn.Module:
+    norm = {"norm": config.norm, "prenorm": config.prenorm, "norm_momentum": config.norm_momentum}
+    if config.cell == "gru":
+        return GRULayer(config.d_model, **norm)
+    return S5Layer(config.d_model, config.ssm, activation=config.activation, dropout=config.dropout, **norm)
 
 
 def _none_if_full(lengths: Tensor | None, x: Tensor) -> Tensor | None:
