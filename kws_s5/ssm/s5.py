@@ -121,11 +121,16 @@ class S5SSM(nn.Module):
             depends = (step_rescale, self.mask_above_nyquist, self.Lambda_re, self.Lambda_im, self.log_step, self.B)
             Lambda_bar, B_bar = self._system_memo(lambda: self._system(step_rescale), *depends)
             return Lambda_bar, u @ B_bar.mT
-        Delta = dt[:, :, None] * self._Delta(step_rescale, extra_axis=True)  # (N, L, P)
+        if isinstance(step_rescale, Tensor) and step_rescale.dim():
+            step_rescale = step_rescale.to(dt.device)[:, None]
+        values, place = _distinct(dt * step_rescale)  # (N, L), or (M,) different ones
+        Delta = values[..., None] * self._Delta(1.0)  # (N, L, P) or (M, P)
         a_re, a_im, g_re, g_im = discretize(*self.Lambda(), Delta, self.ssm.discretization)
+        Lambda_bar, gamma = torch.cat([a_re, a_im], -1), torch.cat([g_re, g_im], -1)
+        if place is not None:
+            Lambda_bar, gamma = Lambda_bar[place], gamma[place]  # (N, L, 2P)
         v = F.linear(u, self.B.movedim(-1, 0).flatten(0, 1))  # B~ u (N, L, 2P): the gain, new at every step, follows
-        gamma = torch.cat([g_re, g_im], -1)
-        return torch.cat([a_re, a_im], -1), multiply(gamma, v.to(gamma.dtype))
+        return Lambda_bar, multiply(gamma, v.to(gamma.dtype))
 
     def _system(self, step_rescale: float | Tensor) -> tuple[Tensor, Tensor]:
         """Lambda_bar (2P,) and B_bar (2P, H), with a leading N for one rescale per clip."""
@@ -138,10 +143,10 @@ class S5SSM(nn.Module):
         B_bar = torch.cat([g_re * B_re - g_im * B_im, g_re * B_im + g_im * B_re], -2)  # (2P, H) or (N, 2P, H)
         return torch.cat([a_re, a_im], -1), B_bar
 
-    def _Delta(self, step_rescale: float | Tensor, *, extra_axis: bool = False) -> Tensor:
-        """step_rescale * exp(log_step): (P,), or (N, P) for one rescale per clip, (N, 1, P) with ``extra_axis``."""
+    def _Delta(self, step_rescale: float | Tensor) -> Tensor:
+        """step_rescale * exp(log_step), float64 where the device has it: (P,), or (N, P) for one rescale per clip."""
         if isinstance(step_rescale, Tensor) and step_rescale.dim():
-            step_rescale = step_rescale.to(self.D.device)[(...,) + (None,) * (1 + extra_axis)]  # (N, 1) or (N, 1, 1)
+            step_rescale = step_rescale.to(self.D.device)[:, None]
         log_step = self.log_step[:, 0]
         return step_rescale * torch.exp(log_step if log_step.device.type == "mps" else log_step.double())
 
@@ -174,12 +179,12 @@ class S5SSM(nn.Module):
         return torch.where((lengths > 0)[:, None], last, before)
 
 
-def _distinct(dt: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+def _distinct(dt: Tensor) -> tuple[Tensor, Tensor | None]:
     """The M different intervals of dt (N, L) and the place of each step's among them; (dt, None) where few repeat.
 
     Irregular data often has its times on a grid; per-step discretisation is then most of a small model's work.
     """
-    if dt is None or dt.requires_grad or dt.device.type != "cpu" or torch.compiler.is_compiling():
+    if dt.requires_grad or dt.device.type != "cpu" or torch.compiler.is_compiling():
         return dt, None
     values, place = torch.unique(dt, return_inverse=True)
     return (values, place) if 4 * len(values) <= dt.numel() else (dt, None)
