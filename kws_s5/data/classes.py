@@ -64,7 +64,8 @@ def unknown_ids(config: KeywordData, manifest: Manifest, split: str) -> list[str
     clips = [clip for clip in manifest.clips if clip.split == split]
     n_keywords = sum(clip.word in keywords for clip in clips)
     others = [clip.id for clip in clips if clip.word not in (*keywords, UNKNOWN, SILENCE)]
-    n = len(others) if config.unknown_share >= 1 else round(config.unknown_share * n_keywords)
+    share = config.unknown_share
+    n = len(others) if share >= 1 else max(int(share > 0), round(share * n_keywords))
     return sorted([clip.id for clip in clips if clip.word == UNKNOWN] + choose(others, n, config.seed))
 
 

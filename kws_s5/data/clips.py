@@ -44,7 +44,7 @@ class Clips(Dataset):
         rows = np.array([item.row for item in items], dtype=np.int64)
         rates = np.where(rows == SILENT, silent_rate, store.index["rate"][rows]) if len(rows) else np.zeros(0)
         sizes = np.array([item.stop - item.start for item in items], dtype=np.int64)
-        limits = np.rint(seconds * rates).astype(np.int64) if seconds else sizes
+        limits = np.maximum(1, np.rint(seconds * rates)).astype(np.int64) if seconds else sizes
         self.targets = np.array([item.target for item in items], dtype=np.int64)
         self.rates = rates
         self.lengths = limits if self.pad else np.minimum(sizes, limits)  # of x, in samples
@@ -85,4 +85,4 @@ class Clips(Dataset):
     def _offset(self, i: int, excess: int) -> int:
         if not self.random_windows:
             return excess // 2
-        return int(np.random.default_rng((self.seed, self.epoch, i)).integers(excess + 1))
+        return int(np.random.default_rng((self.seed % 2**32, self.epoch, i)).integers(excess + 1))
