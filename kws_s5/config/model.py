@@ -157,8 +157,6 @@ class ModelConfig:
     front: Front = field(default_factory=LinearFront)
     ssm: SSMConfig = field(default_factory=SSMConfig)
     head: Head = field(default_factory=ClassHead)
-    cell: Cell = "s5"
-    """gru: a gated recurrent unit in place of every SSM, as a baseline (``ssm`` and ``activation`` have no effect)."""
     activation: Activation = "half_glu1"
     norm: Norm = "batch"
     prenorm: bool = True
@@ -169,6 +167,8 @@ class ModelConfig:
     """Classes or regression targets; 0: taken from the data."""
     rate: float = 0.0
     """Training rate in Hz: audio at this rate has step_rescale 1. 0: the data has no rate."""
+    cell: Cell = "s5"
+    """gru: a gated recurrent unit in place of every SSM, as a baseline (``ssm`` and ``activation`` have no effect)."""
 
     def __post_init__(self) -> None:
         one_of("model.cell", self.cell, Cell)
