@@ -150,20 +150,33 @@ class LraData:
 
     task: LraTask = "listops"
     root: str = ""
-    """Folder of the official release; empty: generate where the task allows it."""
+    """Folder of the official release. Empty: fetched (text, images) or generated (listops, pathfinder, pathx; for
+    retrieval a stand-in)."""
     max_length: int = 0
-    """Longest sequence kept; 0: the published value."""
+    """Longest sequence kept, in tokens; 0: the published value."""
     n_train: int = 0
     n_validation: int = 0
     n_test: int = 0
     """Limits on the number of examples; 0: the published sizes or all there are."""
     select_on_test: bool = False
     """IMDB without a held-out validation set: choose the epoch by the test set, as published numbers do."""
+    min_length: int = 0
+    max_depth: int = 0
+    """Generated ListOps: shortest expression in tokens and deepest nesting; 0: the published 500 and 10."""
+    image_size: int = 0
+    contour_length: int = 0
+    """Generated Pathfinder: pixels a side and dashes of the long curves; 0: the published 32 (Path-X: 128) and 14."""
     seed: int = 0
+    """Of generated data, of held-out validation texts and of the choice of examples below the limits."""
     cache: str = ""
+    """Folder for prepared data; empty: the user's cache folder."""
 
     def __post_init__(self) -> None:
         one_of("data.task", self.task, LraTask)
+        for name in ("max_length", "n_train", "n_validation", "n_test", "min_length", "max_depth", "image_size",
+                     "contour_length", "seed"):
+            require(getattr(self, name) >= 0, f"data.{name}", getattr(self, name), "0 or more")
+        require(self.max_length != 1, "data.max_length", self.max_length, "0, or 2 and more")
 
 
 Data = KeywordData | PendulumData | SeriesData | LraData
