@@ -11,6 +11,7 @@ Legend: L steps of a piece, F features (U = F + 1 inputs), K targets.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -71,11 +72,15 @@ def load_table(config: SeriesData) -> Table:
             write_text(path, series_example.text())
         return read_table(path, config.targets or series_example.TARGETS)
     table = read_table(config.path, config.targets)
-    known = config.scaling.features
-    if known and table.features != known:
-        raise UserError(f"{config.path}: the features are {', '.join(table.features)}; "
-                        f"this model was trained on {', '.join(known)}, in this order")
+    check_columns(config.path, table.features, config.scaling.features)
     return table
+
+
+def check_columns(path: str | Path, found: tuple[str, ...], known: tuple[str, ...]) -> None:
+    """UserError unless the features of a file are those a model was trained on (none known yet: anything goes)."""
+    if known and found != known:
+        raise UserError(f"{path}: the features are {', '.join(found)}; "
+                        f"this model was trained on {', '.join(known)}, in this order")
 
 
 def split_series(series: Sequence[Series]) -> dict[str, list[Series]]:

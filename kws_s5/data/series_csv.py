@@ -46,8 +46,13 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
-def read_table(path: str | Path, targets: Sequence[str]) -> Table:
-    """CSV file -> ordered series. Raises UserError with file and line for everything that cannot be mended."""
+def read_table(path: str | Path, targets: Sequence[str], *, training: bool = True) -> Table:
+    """CSV file -> ordered series. Raises UserError with file and line for everything that cannot be mended.
+
+    Args:
+        targets: names of columns. training: they must be there, and series of one row are left out; otherwise a target
+            column that the file lacks is missing throughout.
+    """
     path = Path(path)
     if not path.is_file():
         raise UserError(f"data.path = {str(path)!r}: no such file")
@@ -56,26 +61,26 @@ def read_table(path: str | Path, targets: Sequence[str]) -> Table:
         file.seek(0)
         rows = csv.reader(file, delimiter=max(",;\t", key=first.count))
         header = [name.strip() for name in next(rows, [])]
-        features = _feature_columns(path, header, targets)
+        features = _feature_columns(path, header, targets, training=training)
         blocks, n_short = _collect(path, rows, header, features, targets)
     notes = [f"{n_short} empty lines left out"] if n_short else []
     ordered = [_ordered(name, block, len(features), notes) for name, block in blocks.items()]
-    kept = tuple(series for series in ordered if len(series.times) > 1)
+    kept = tuple(series for series in ordered if len(series.times) > training)
     if len(kept) < len(ordered):
         notes.append(f"{len(ordered) - len(kept)} series of a single row left out")
     if not kept:
-        raise UserError(f"{path}: no series with at least two rows")
+        raise UserError(f"{path}: no series" + (" with at least two rows" if training else ""))
     return Table(kept, features, tuple(targets), tuple(notes))
 
 
-def _feature_columns(path: Path, header: list[str], targets: Sequence[str]) -> tuple[str, ...]:
+def _feature_columns(path: Path, header: list[str], targets: Sequence[str], *, training: bool) -> tuple[str, ...]:
     if len(header) < 3:
         raise UserError(f"{path}: the header needs a series column, a time column and at least one more, not {header}")
     twice = [name for name in header if header.count(name) > 1]
     if twice:
         raise UserError(f"{path}: two columns have the same name: {twice[0]!r}")
     values = [name for name in header[2:] if name != "split"]
-    unknown = [name for name in targets if name not in values]
+    unknown = [name for name in targets if name not in values and training]
     if unknown or not targets:
         wrong = f"no column {unknown[0]!r}" if unknown else "data.targets is empty"
         raise UserError(f"{path}: {wrong}; choose data.targets from {', '.join(values)}")
@@ -88,7 +93,7 @@ def _feature_columns(path: Path, header: list[str], targets: Sequence[str]) -> t
 def _collect(path: Path, rows, header: list[str], features: Sequence[str],
              targets: Sequence[str]) -> tuple[dict[str, list], int]:
     """Rows by series: name -> [(time, values, split), ...] as they come, and the number of empty lines."""
-    columns = [header.index(name) for name in (*features, *targets)]
+    columns = [header.index(name) if name in header else None for name in (*features, *targets)]
     split_column = header.index("split") if "split" in header[2:] else None
     blocks: dict[str, list] = {}
     n_empty = 0
@@ -99,7 +104,7 @@ def _collect(path: Path, rows, header: list[str], features: Sequence[str],
             continue
         if len(row) != len(header):
             raise UserError(f"{line}: {len(row)} cells, but the header has {len(header)}")
-        values = [_number(row[i], f"{line}, column {header[i]!r}") for i in columns]
+        values = [math.nan if i is None else _number(row[i], f"{line}, column {header[i]!r}") for i in columns]
         split = "" if split_column is None else row[split_column].strip()
         if split_column is not None and split not in SPLITS:
             raise UserError(f"{line}: split = {split!r}: must be one of {', '.join(SPLITS)}")

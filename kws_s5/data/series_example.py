@@ -25,7 +25,7 @@ def text() -> str:
     rng = np.random.default_rng(0)
     lines = ["spring,seconds,reading," + ",".join(TARGETS)]
     for i in range(N_SERIES):
-        times = np.cumsum(rng.exponential(0.15, N_ROWS))
+        times = np.cumsum(0.01 + rng.exponential(0.14, N_ROWS))
         frequency, phase = rng.uniform(1.5, 3.0), rng.uniform(0, 2 * np.pi)
         swing = np.exp((-DAMPING + 1j * frequency) * times + 1j * phase)
         position, velocity = swing.real, ((-DAMPING + 1j * frequency) * swing).real
