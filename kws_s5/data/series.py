@@ -9,6 +9,7 @@ Legend: L steps of a piece, F features (U = F + 1 inputs), K targets.
 """
 
 import hashlib
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -59,6 +60,8 @@ def build(config: SeriesData) -> Splits:
               "rows": {split: sum(len(s.times) for s in members) for split, members in sets.items()},
               "features": list(table.features), "targets": list(table.targets), "scaling": asdict(scaling),
               "notes": [*table.notes, *_remarks(sets, scaling)]}
+    for note in report["notes"]:
+        print(f"note: {config.path}: {note}", file=sys.stderr)
     train, validation, test = (SeriesSet(sets[split], scaling) for split in SPLITS)
     return Splits(train, validation, test, labels=(), n_outputs=len(table.targets), n_inputs=len(table.features) + 1,
                   report=report, data=replace(config, targets=table.targets, scaling=scaling))

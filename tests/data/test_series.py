@@ -105,7 +105,7 @@ def split_rows() -> str:
     return SPLIT + "\n".join(rows) + "\n"
 
 
-def test_examples_are_scaled_by_the_training_series_alone(csv) -> None:
+def test_examples_are_scaled_by_the_training_series_alone(csv, capsys) -> None:
     splits = build(SeriesData(path=csv(split_rows()), targets=("y",)))
     assert [len(s) for s in (splits.train, splits.validation, splits.test)] == [1, 1, 1]
     assert splits.n_inputs == 2 and splits.n_outputs == 1
@@ -117,6 +117,7 @@ def test_examples_are_scaled_by_the_training_series_alone(csv) -> None:
     np.testing.assert_allclose(c.x, [[0, 0], [3, 1]])  # nothing seen yet: the mean
     assert torch.isnan(splits.validation[0].y).tolist() == [[False], [True]]
     notes = " | ".join(splits.report["notes"])
+    assert capsys.readouterr().err.count("note: ") == len(splits.report["notes"])
     assert "2 missing values among the features" in notes and "1 missing values among the targets" in notes
     assert "1 pieces with a gap above 20 median intervals, the longest 100 in series 'c'" in notes
     json.dumps(splits.report, allow_nan=False)
