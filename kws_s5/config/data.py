@@ -80,6 +80,14 @@ class AugmentConfig:
     mixup: float = 0.0
     """Beta parameter of mixup; 0: off."""
 
+    def __post_init__(self) -> None:
+        for name in ("shift", "gain", "time_mask", "mixup"):
+            require(getattr(self, name) >= 0, f"augment.{name}", getattr(self, name), "0 or more")
+        for name in ("noise", "reverb", "band_limit", "true_rate", "frequency_mask"):
+            require(0 <= getattr(self, name) <= 1, f"augment.{name}", getattr(self, name), "between 0 and 1")
+        require(0 <= self.speed <= 0.5, "augment.speed", self.speed, "between 0 and 0.5")
+        require(self.noise_snr[0] <= self.noise_snr[1], "augment.noise_snr", self.noise_snr, "lowest, then highest dB")
+
 
 @dataclass(frozen=True)
 class PendulumData:

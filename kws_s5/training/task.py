@@ -107,7 +107,8 @@ class Task(pl.LightningModule):
         from kws_s5.training.augment import augment  # only waveforms need it
 
         generator = torch.Generator(self.device).manual_seed(seed)
-        return augment(batch, self.config.augment, generator, noises=self.splits.noises)
+        return augment(batch, self.config.augment, generator, noises=self.splits.noises,
+                       n_classes=self.splits.n_outputs)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Adds up what the scores are made of."""
