@@ -5,7 +5,7 @@ a run that stops and resumes anywhere ends with the same weights.
 """
 
 import hashlib
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import lightning.pytorch as pl
 import torch
@@ -14,16 +14,15 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from kws_s5.bundle import model_inputs
-from kws_s5.config import AugmentConfig, RunConfig
+from kws_s5.config import RunConfig
 from kws_s5.data.batch import Batch
 from kws_s5.data.splits import Splits
+from kws_s5.training.augment import augment
 from kws_s5.training.averaging import Average
 from kws_s5.training.checkpoint import Progress
 from kws_s5.training.loaders import EpochLoader, Shard, TrainBatches, classes_of, loader
 from kws_s5.training.objective import Objective, Sums, add
 from kws_s5.training.optim import build_optimizer, set_learning_rates
-
-MASKS = ("time_mask", "frequency_mask")
 
 
 class Task(pl.LightningModule):
@@ -42,7 +41,6 @@ class Task(pl.LightningModule):
         self.evaluation_sums: Sums = {}
         self.scores: dict[str, float] = {}  # of the last evaluation
         self.restored: dict | None = None  # the checkpoint the run goes on from
-        self.augmented = changes_waveforms(config.augment)
 
     @property
     def n_steps(self) -> int:
@@ -92,8 +90,9 @@ class Task(pl.LightningModule):
                            warmup=warmup)
         seed = step_seed(self.config.training.seed, progress.step, self.global_rank)
         torch.manual_seed(seed)
-        if self.augmented:
-            batch = self._augmented(batch, seed)
+        generator = torch.Generator(self.device).manual_seed(seed)
+        batch = augment(batch, self.config.augment, generator, noises=self.splits.noises,
+                        n_classes=self.splits.n_outputs)
         features = self.model.features(**model_inputs(batch, self.config.model.rate, device=self.device))
         outputs = self.objective.outputs(self.model, features)
         loss = self.objective.loss(outputs, batch)
@@ -102,13 +101,6 @@ class Task(pl.LightningModule):
         progress.step += 1
         progress.batch += 1
         return loss
-
-    def _augmented(self, batch: Batch, seed: int) -> Batch:
-        from kws_s5.training.augment import augment  # only waveforms need it
-
-        generator = torch.Generator(self.device).manual_seed(seed)
-        return augment(batch, self.config.augment, generator, noises=self.splits.noises,
-                       n_classes=self.splits.n_outputs)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Adds up what the scores are made of."""
@@ -136,11 +128,6 @@ class Task(pl.LightningModule):
             joined = reduced(self.train_sums)
             first = self.global_rank == 0
             self.train_sums = joined if first else {name: torch.zeros_like(v) for name, v in joined.items()}
-
-
-def changes_waveforms(augment: AugmentConfig) -> bool:
-    """Whether any augmentation of the waveform is switched on (masks are applied inside the front)."""
-    return any(getattr(augment, f.name) for f in fields(augment) if f.name not in ("noise_snr", *MASKS))
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:

@@ -140,10 +140,10 @@ def folder_of_words(root: Path) -> Path:
 def test_a_folder_of_recordings_trains_and_classifies_by_one_command(tmp_path: Path, capsys) -> None:
     root, out = folder_of_words(tmp_path / "words"), tmp_path / "run"
     options = [
-        "--data.root", str(root), "--data.cache", str(tmp_path / "cache"), "--data.rate", "8000", "--data.seconds", "0.3",
+        "--data.root", str(root), "--data.cache", str(tmp_path), "--data.rate", "8000", "--data.seconds", "0.3",
         "--data.validation-percent", "25", "--data.testing-percent", "25", "--model.front.f-max", "3600",
         "--model.front.n-modes", "16", "--model.d-model", "16", "--model.n-layers", "1", "--model.ssm.ssm-size", "16",
-        "--training.epochs", "8", "--training.accelerator", "cpu", "--training.no-progress", "--training.out", str(out),
+        "--training.epochs", "30", "--training.accelerator", "cpu", "--training.no-progress", "--training.out", str(out),
     ]
     assert main(["words", *options]) == 0, capsys.readouterr().err
     results = json.loads((out / "results.json").read_text())

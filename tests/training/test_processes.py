@@ -1,0 +1,52 @@
+"""Two processes train like one with the doubled batch, see every clip once, and resume too."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import sys
+from dataclasses import replace
+sys.path.insert(0, {folder!r})
+from toys import tones, toy_config
+from kws_s5.training.run import train
+
+if __name__ == "__main__":
+    out, devices, batch, epochs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    strategy = "ddp" if devices > 1 else "auto"
+    config = toy_config(out=out, devices=devices, strategy=strategy, batch_size=batch, epochs=epochs, save_steps=2)
+    config = replace(config, model=replace(config.model, dropout=0.0, norm="layer"))
+    splits = tones()
+    splits.test.n = 13  # not divisible by two
+    train(config, splits=splits, resume="--resume" in sys.argv)
+"""
+
+
+def run(folder: Path, *arguments: str) -> None:
+    script = folder / "script.py"
+    script.write_text(SCRIPT.format(folder=str(Path(__file__).parent)))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True,
+                          timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def log(out: Path) -> list[dict]:
+    return [{k: float(v) for k, v in row.items() if k != "seconds"} for row in csv.DictReader((out / "log.csv").open())]
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_curve_of_one_with_the_doubled_batch(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    run(tmp_path, str(one), "1", "10", "3")
+    run(tmp_path, str(two), "2", "5", "3")
+    for a, b in zip(log(one), log(two), strict=True):
+        assert a == pytest.approx(b, rel=2e-3, abs=1e-4)
+    results = [json.loads((out / "results.json").read_text()) for out in (one, two)]
+    assert all(sum(map(sum, r["confusion"])) == 13 for r in results)
+    assert results[0]["test"] == pytest.approx(results[1]["test"], rel=2e-3)
