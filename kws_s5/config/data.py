@@ -77,13 +77,17 @@ class AugmentConfig:
     """Seconds: longest stretch of frames replaced by the mean, after the front."""
     frequency_mask: float = 0.0
     """Share of the front's channels masked at most."""
+    top_mask: float = 0.0
+    """Probability that a clip's upper channels (60 % at most) are masked, as they are at a lower sample rate."""
+    warp: float = 0.0
+    """Natural log of the largest random stretch of the front's frequency axis (other vocal tracts)."""
     mixup: float = 0.0
     """Beta parameter of mixup; 0: off."""
 
     def __post_init__(self) -> None:
-        for name in ("shift", "gain", "time_mask", "mixup"):
+        for name in ("shift", "gain", "time_mask", "warp", "mixup"):
             require(getattr(self, name) >= 0, f"augment.{name}", getattr(self, name), "0 or more")
-        for name in ("noise", "reverb", "band_limit", "true_rate", "frequency_mask"):
+        for name in ("noise", "reverb", "band_limit", "true_rate", "frequency_mask", "top_mask"):
             require(0 <= getattr(self, name) <= 1, f"augment.{name}", getattr(self, name), "between 0 and 1")
         require(0 <= self.speed <= 0.5, "augment.speed", self.speed, "between 0 and 0.5")
         require(self.noise_snr[0] <= self.noise_snr[1], "augment.noise_snr", self.noise_snr, "lowest, then highest dB")

@@ -38,9 +38,11 @@ def completed(config: RunConfig, splits: Splits) -> RunConfig:
 
 def switch_masks(model: nn.Module, augment: AugmentConfig) -> None:
     """Switches on the masking of frames inside the front; UserError if it has none to mask."""
-    wanted = augment.time_mask > 0 or augment.frequency_mask > 0
-    if set_masks(model, time=augment.time_mask, frequency=augment.frequency_mask) == 0 and wanted:
-        raise UserError("augment.time_mask and augment.frequency_mask: this front has no frames to mask; set both to 0")
+    wanted = {"time": augment.time_mask, "frequency": augment.frequency_mask, "top": augment.top_mask,
+              "warp": augment.warp}
+    if set_masks(model, **wanted) == 0 and any(wanted.values()):
+        raise UserError("augment.time_mask, frequency_mask, top_mask, warp: this front has no frames to change; "
+                        "set all four to 0")
 
 
 def take_over(model: nn.Module, labels: tuple[str, ...], source: str) -> str:
