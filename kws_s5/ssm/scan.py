@@ -7,7 +7,7 @@ No complex tensors: the last axis holds planar real pairs, [re of every mode | i
 Shapes: N batch, L steps, P stored states.
 
 Backends: "reference" (scan_reference.py, a loop), "chunked" (scan_chunked.py, plain torch, any device), "cpu"
-(scan_cpu.py, compiled) and "triton" (scan_triton.py, NVIDIA GPUs).
+(scan_cpu.py, compiled) and "triton" (scan_triton.py, CUDA devices).
 """
 
 from importlib.util import find_spec
@@ -22,7 +22,6 @@ from kws_s5.ssm.scan_reference import scan_reference
 DIRECTIONS = ("forward", "backward", "both")
 BACKENDS = {"reference": scan_reference, "chunked": scan_chunked, "cpu": scan_compiled, "triton": scan_compiled}
 HAS_NUMBA = find_spec("numba") is not None
-HAS_TRITON = find_spec("triton") is not None and find_spec("kws_s5.ssm.scan_triton") is not None
 
 
 def scan(
@@ -64,4 +63,4 @@ def _check(Lambda_bar: Tensor, Bu: Tensor, direction: str, initial: Tensor | Non
 def _choose(device: str) -> str:
     if device == "cpu" and HAS_NUMBA:
         return "cpu"
-    return "triton" if device == "cuda" and HAS_TRITON else "chunked"
+    return "triton" if device == "cuda" else "chunked"  # scan_cuda.py says so where Triton is missing

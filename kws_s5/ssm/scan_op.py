@@ -7,7 +7,8 @@
         backward scan:  g_k = grad_k + conj(Lambda_bar_k)     g_{k-1},   grad Lambda_bar_{k+1} += g_k conj(x_{k+1})
         grad Bu = g (the sum of both for "both"),  grad initial = conj(Lambda_bar) g at the scan's first step
 
-A device's kernels live in a module with functions ``forward`` and ``adjoint`` (scan_cpu.py), imported on first use.
+A device's kernels live in a module with functions ``forward`` and ``adjoint`` (scan_cpu.py, scan_cuda.py), imported on
+first use.
 Shapes: N batch, L steps, P stored states, D directions (1 or 2); planar pairs [re | im] on the last axis.
 """
 
@@ -45,6 +46,20 @@ def adjoint_op(
     from kws_s5.ssm import scan_cpu
 
     return scan_cpu.adjoint(Lambda_bar, xs, initial, grad_xs, direction, needs_Lambda)
+
+
+@scan_op.register_kernel("cuda")
+def _(Lambda_bar: Tensor, Bu: Tensor, initial: Tensor | None, direction: str) -> Tensor:
+    from kws_s5.ssm import scan_cuda
+
+    return scan_cuda.forward(Lambda_bar, Bu, initial, direction)
+
+
+@adjoint_op.register_kernel("cuda")
+def _(Lambda_bar, xs, initial, grad_xs, direction, needs_Lambda):
+    from kws_s5.ssm import scan_cuda
+
+    return scan_cuda.adjoint(Lambda_bar, xs, initial, grad_xs, direction, needs_Lambda)
 
 
 @scan_op.register_fake
