@@ -68,11 +68,23 @@ def _phases(x: Tensor) -> Tensor:
 
 def _patches(phases: Tensor, block: slice) -> Tensor:
     """Column m: the 6x6 pixels that pooling cell m sees; (36, M)."""
-    side = phases.shape[-1]
-    T, n = side - 2, block.stop - block.start
-    row, column, image, _, _ = phases.stride()
-    view = phases.as_strided((3, 2, 3, 2, n, T, T), (side, row, 1, column, image, side, 1), block.start * image)
-    return view.reshape(36, n * T * T)
+    T = phases.shape[-1] - 2
+    patches = phases.new_empty(36, block.stop - block.start, T, T)
+    _copy_patches(phases.numpy(), block.start, patches.numpy())
+    return patches.flatten(1)
+
+
+@njit(nogil=True, error_model="numpy", cache=True)
+def _copy_patches(phases, start, patches):
+    n, T = patches.shape[1], patches.shape[2]
+    for k in range(36):
+        row, column = k // 6, k % 6
+        plane = phases[row % 2, column % 2]
+        for i in range(n):
+            for y in range(T):
+                source, target = plane[start + i, row // 2 + y], patches[k, i, y]
+                for x in range(T):
+                    target[x] = source[column // 2 + x]
 
 
 @njit(nogil=True, error_model="numpy", cache=True)
