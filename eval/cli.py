@@ -24,6 +24,7 @@ examples:
   kws-eval runs/quickstart --data my_recordings     a folder <word>/<clip> at its own rates; nothing is resampled
   kws-eval runs/quickstart --snr 20 10 0 --noise pink
   kws-eval runs/quickstart yes.wav no.flac          what the model hears in these files
+  kws-eval runs/quickstart --stream --background talk_radio      false alarms per hour, misses, latency
 
 protocols:
   decimate, soxr      how clips get to a rate: every r-th sample without a filter (the S5 paper's way), or band-limited
@@ -63,6 +64,10 @@ class Arguments:
     """Signal-to-noise ratios in dB, beside the clean rows."""
     noise: str = "white"
     """white, pink, or a folder of recordings."""
+    stream: Flag = False
+    """Listen to a long recording made from the clips: false alarms per hour and misses for every threshold."""
+    background: str = ""
+    """Of --stream: folder of recordings without keywords. Default: the clips of _unknown_ and _silence_."""
     seed: int = 0
     """Of the noise."""
     batch_size: int = 64

@@ -33,6 +33,10 @@ def run(arguments: Arguments) -> None:
     data = arguments.data or (str(folders[0]) if folders else "")
     split = None if arguments.split == "auto" else arguments.split
     source = from_folder(bundle, data, split=split) if data else from_run(bundle, split=split or "test")
+    if arguments.stream:
+        from kws_s5.eval.stream import run_stream
+
+        return run_stream(bundle, source, arguments, _out(arguments, data))
     report_on = _report if bundle.rate else _plain
     return report_on(bundle, source, arguments, _out(arguments, data))
 

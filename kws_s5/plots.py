@@ -104,18 +104,28 @@ def accuracy_by_snr(rows: Sequence[Mapping], path: str | Path, *, chance: float 
 
 def det(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: str | Path) -> None:
     """Miss rate over false alarms per hour, one stepped line a name: name -> (false alarms per hour, miss rate)."""
+    _by_alarms(curves, path, found=False)
+
+
+def roc(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: str | Path) -> None:
+    """Share of words found over false alarms per hour, for the same curves as ``det``."""
+    _by_alarms(curves, path, found=True)
+
+
+def _by_alarms(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: str | Path, *, found: bool) -> None:
     figure, (axis,) = _figure(height=4.2)
     alarms = np.concatenate([np.asarray(fa, dtype=float) for fa, _ in curves.values()])
     smallest = alarms[alarms > 0].min() if (alarms > 0).any() else 1.0
     for (name, (fa, misses)), style in zip(curves.items(), _styles(), strict=False):
         order = np.lexsort((-np.asarray(misses), fa))  # between two points only the stricter one is affordable
-        axis.step(np.asarray(fa)[order], 100 * np.asarray(misses)[order], where="post", label=name,
+        percent = 100 * np.asarray(misses, dtype=float)[order]
+        axis.step(np.asarray(fa)[order], 100 - percent if found else percent, where="post", label=name,
                   **{**style, "marker": ""})
     axis.set_xscale("symlog", linthresh=smallest, linscale=0.4)  # zero false alarms stay on the axis
     axis.xaxis.set_major_formatter("{x:g}")
     axis.set_xlim(left=0)
     axis.set_ylim(0, 100)
-    axis.set(xlabel="false alarms per hour", ylabel="missed words (%)")
+    axis.set(xlabel="false alarms per hour", ylabel="words found (%)" if found else "missed words (%)")
     axis.legend(frameon=False)
     _save(figure, path)
 

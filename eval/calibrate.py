@@ -1,0 +1,77 @@
+"""Thresholds from a limit on false alarms per hour.
+
+1. Every word starts at ``floor``. The spotter runs on the background; of its alarms the limit allows some, all words
+   together. The allowed ones are those with the highest scores; every other alarm raises the threshold of its word just
+   above its score. Repeated until the limit is kept, since decisions influence each other.
+2. Where a word's clips score higher than that, the threshold moves up to the middle of the gap: no clip that was hit is
+   lost, and new background gets some room.
+Short background proves little: without any alarm in T hours, the true rate is below 3 / T an hour with 95 % confidence.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kws_s5.eval.stream_scores import Track, events_at
+from kws_s5.events import SpotterConfig
+from kws_s5.stream_metrics import TOLERANCE
+
+FLOOR = 0.3
+ROUNDS = 1000
+
+
+def calibrate(background: Track, words: Track | None, max_false_alarms_per_hour: float, config: SpotterConfig, *,
+              floor: float = FLOOR) -> dict[str, float]:
+    """Word -> threshold in [floor, 1].
+
+    Args:
+        background: scores on sound without keywords.
+        words: scores on a stream with keywords at known times; None: step 2 is left out.
+        max_false_alarms_per_hour: limit for all words together.
+        floor: no threshold is lower, however quiet the background.
+    """
+    allowed = int(np.floor(max_false_alarms_per_hour * background.seconds / 3600 + 1e-9))
+    thresholds = _quiet(background, dict.fromkeys(background.words, floor), allowed, config)
+    if words is None:
+        return thresholds
+    raised = _centred(words, thresholds, config)
+    # a higher threshold can change which alarms remain; never let that break the limit
+    return _quiet(background, raised, allowed, config)
+
+
+def hours_needed(max_false_alarms_per_hour: float) -> float:
+    """Background without an alarm that would prove the limit with 95 % confidence (Poisson: -ln 0.05 expected)."""
+    return -float(np.log(0.05)) / max_false_alarms_per_hour if max_false_alarms_per_hour > 0 else float("inf")
+
+
+def _quiet(background: Track, thresholds: dict[str, float], allowed: int, config: SpotterConfig) -> dict[str, float]:
+    """Raised until at most ``allowed`` alarms are left."""
+    thresholds = dict(thresholds)
+    for _ in range(ROUNDS):
+        alarms = sorted(events_at(background, thresholds, config), key=lambda event: -event.score)
+        if len(alarms) <= allowed:
+            break
+        for event in alarms[allowed:]:
+            above = min(1.0, float(np.nextafter(np.float64(event.score), 2.0)))
+            thresholds[event.label] = max(thresholds[event.label], above)
+    return thresholds
+
+
+def _centred(words: Track, thresholds: dict[str, float], config: SpotterConfig) -> dict[str, float]:
+    """Each threshold halfway to the lowest score of its word's hits."""
+    events = events_at(words, thresholds, config)
+    raised = dict(thresholds)
+    for word, least in thresholds.items():
+        scores = _hit_scores(words, word, [e for e in events if e.label == word])
+        if len(scores):
+            raised[word] = least + 0.5 * (min(scores) - least)
+    return raised
+
+
+def _hit_scores(words: Track, word: str, events: Sequence) -> list[float]:
+    """The best score of each occurrence that was hit."""
+    found = []
+    for truth in (o for o in words.truth if o.label == word):
+        scores = [e.score for e in events if truth.start - TOLERANCE <= e.time <= truth.end + TOLERANCE]
+        found += [max(scores)] if scores else []
+    return found

@@ -1,0 +1,130 @@
+"""kws-calibrate MODEL --background DIR --max-fa-per-hour 0.5: thresholds that keep to a limit, stored in the model.
+
+    kws-calibrate runs/quickstart --background talk_radio
+    kws-calibrate runs/quickstart --background talk_radio --max-fa-per-hour 0.1 --out strict.safetensors
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from kws_s5.cli import guarded
+from kws_s5.errors import UserError
+
+Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+
+DESCRIPTION = """Chooses a threshold for each keyword so that a limit on false alarms per hour is kept, and stores them
+in the model file, where kws-scan, kws-listen and KeywordSpotter find them.
+
+Background is sound in which the keywords are not said: hours of talk and of the noises of the place, if you can. The
+words are the validation clips of the model's run (or --data DIR); test clips stay unseen for kws-eval --stream."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The command line."""
+
+    model: tyro.conf.Positional[str]
+    """A run folder or a model file."""
+    background: str = ""
+    """Folder of recordings without keywords. Default: the validation clips of _unknown_ and _silence_."""
+    max_fa_per_hour: float = 0.5
+    """False alarms per hour of background that are allowed, all words together."""
+    data: str = ""
+    """Folder of recordings <word>/<clip> instead of the run's own clips."""
+    split: Literal["train", "validation", "test", "all"] = "validation"
+    floor: float = 0.3
+    """No threshold is set lower than this."""
+    rate: float = 0.0
+    """Sample rate to calibrate at, in Hz. Default: the training rate."""
+    snr: float = 30.0
+    """Level of pink noise over everything, in dB below the words."""
+    seed: int = 0
+    out: str = ""
+    """Model file to write. Default: the model itself."""
+    dry_run: Flag = False
+    """Show the thresholds and store nothing."""
+    json: Flag = False
+    """Print the result as JSON."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Exit status 0; 2 for a user's mistake."""
+    arguments = tyro.cli(Arguments, args=argv, prog="kws-calibrate", description=DESCRIPTION)
+    return guarded(lambda: _run(arguments))
+
+
+def _run(arguments: Arguments) -> None:
+    from kws_s5.bundle import find, load
+
+    if arguments.max_fa_per_hour < 0 or not 0 < arguments.floor <= 1:
+        raise UserError("--max-fa-per-hour must be 0 or more, --floor in (0, 1]")
+    path = find(arguments.model)
+    bundle = load(path)  # checks the file's checksum: what was tampered with is not calibrated
+    report = calibration(bundle, arguments)
+    bundle.thresholds = dict(report["thresholds"])
+    bundle.metrics = {**bundle.metrics, "calibration": {k: v for k, v in report.items() if k != "by_word"}}
+    out = Path(arguments.out).expanduser() if arguments.out else path
+    if not arguments.dry_run:
+        _save(bundle, out)
+    if arguments.json:
+        print(json.dumps(report))
+        return
+    _show(report, arguments, None if arguments.dry_run else out)
+
+
+def calibration(bundle, arguments: Arguments) -> dict:
+    """Thresholds and what they give on the material they were chosen on, as JSON values."""
+    from kws_s5.eval.calibrate import calibrate, hours_needed
+    from kws_s5.eval.sources import from_folder, from_run
+    from kws_s5.eval.stream import progress_bar, tracks
+    from kws_s5.eval.stream_audio import StreamConditions, gather
+    from kws_s5.eval.stream_scores import by_word, row_at
+    from kws_s5.events import SpotterConfig
+
+    source = from_folder(bundle, arguments.data, split=None if arguments.split == "validation" else arguments.split) \
+        if arguments.data else from_run(bundle, split=arguments.split)
+    material = gather(source.dataset, bundle.labels, arguments.background, description=source.description)
+    if not material.background:
+        raise UserError("no background: name a folder of recordings without your keywords with --background DIR")
+    conditions = StreamConditions(arguments.rate or bundle.rate, snr=arguments.snr, seed=arguments.seed)
+    with progress_bar(arguments.json) as tick:
+        background, words = tracks(bundle, material, conditions, tick)
+    config = SpotterConfig()
+    thresholds = calibrate(background, words, arguments.max_fa_per_hour, config, floor=arguments.floor)
+    return {
+        "thresholds": thresholds, "max_false_alarms_per_hour": arguments.max_fa_per_hour, "data": material.description,
+        "background_hours": background.seconds / 3600, "hours_needed": _finite(hours_needed(arguments.max_fa_per_hour)),
+        "rate": conditions.rate, "seed": arguments.seed, **row_at(background, words, thresholds, config),
+        "by_word": by_word(background, words, thresholds, config),
+    }
+
+
+def _save(bundle, out: Path) -> None:
+    try:
+        bundle.save(out)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written ({error.strerror}); name another file with --out") from None
+
+
+def _show(report: dict, arguments: Arguments, written: Path | None) -> None:
+    from rich.console import Console
+
+    from kws_s5.eval.stream import word_table
+
+    Console().print(word_table(report["by_word"]))
+    hours, limit = report["background_hours"], arguments.max_fa_per_hour
+    miss = "-" if report["miss_rate"] is None else f"{100 * report['miss_rate']:.1f} %"
+    print(f"{report['false_alarms']} false alarms in {hours:.2f} h of background (with 95 % confidence below "
+          f"{report['false_alarms_per_hour_upper']:.1f}/h), {miss} of {report['words']} words missed")
+    if report["hours_needed"] is not None and hours < report["hours_needed"]:
+        print(f"note: {limit:g}/h can be proved only with {report['hours_needed']:.1f} h of background or more")
+    print(f"thresholds stored in {written}" if written else "nothing stored (--dry-run)")
+
+
+def _finite(x: float) -> float | None:
+    return x if x < float("inf") else None

@@ -1,0 +1,1 @@
+"""Commands that listen: long files (kws-scan) and the microphone (kws-listen)."""

@@ -1,0 +1,174 @@
+"""Recordings -> found words. Each file is read in blocks; several files run in processes of their own.
+
+    for result in scan(files, options): ...         # in the order of the files, whatever the processes do
+
+A file that cannot be read is a result with an error; the others are not held up by it.
+"""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kws_s5.audio import audio_blocks, audio_info
+from kws_s5.bundle import load
+from kws_s5.errors import UserError
+from kws_s5.events import Event, SpotterConfig
+from kws_s5.listening.hits import HitSaver
+from kws_s5.samples import shown
+from kws_s5.spotter import KeywordSpotter
+
+BLOCK = 4.0  # seconds
+WORTH = 300.0  # seconds of sound below which starting processes costs more than it saves
+Progress = Callable[[float], None]  # told the seconds of sound heard so far, of all files
+
+
+@dataclass(frozen=True)
+class ScanOptions:
+    """What to listen for, and how."""
+
+    model: str
+    keywords: tuple[str, ...] = ()
+    threshold: float | None = None
+    """For all words; None: the model's own."""
+    config: SpotterConfig = field(default_factory=SpotterConfig)
+    hits: str = ""
+    """Folder for wavs of what was found; empty: none."""
+    margin: float = 0.0
+    """Seconds of a saved hit around the word; 0: as long as the model's training clips."""
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """One recording."""
+
+    file: str
+    events: tuple[Event, ...] = ()
+    seconds: float = 0.0
+    rate: float = 0.0  # Hz
+    error: str = ""
+    remark: str = ""
+    hits: tuple[str, ...] = ()  # files written
+
+
+def scan(files: Sequence[str | Path], options: ScanOptions, *, processes: int = 0,
+         progress: Progress | None = None) -> Iterator[FileResult]:
+    """Results file by file. Raises UserError before the first one for a model or words that cannot be used.
+
+    Args:
+        processes: how many files at a time; 0: one for each core, where there is enough sound to be worth it.
+    """
+    spotter = spotter_of(options)  # mistakes show before any process starts
+    lengths = [_seconds(file) for file in files]
+    n = min(len(files), processes or (os.cpu_count() or 1) if sum(lengths) > WORTH or processes else 1)
+    if n > 1:
+        yield from _in_processes(files, options, n, progress)
+        return
+    before = 0.0
+    for file, name, seconds in zip(files, _names(files), lengths, strict=True):
+        yield scan_file(file, spotter, options, name=name, progress=_shifted(progress, before))
+        before += seconds
+
+
+def total_seconds(files: Sequence[str | Path]) -> float:
+    """Length of all readable files by their headers."""
+    return sum(map(_seconds, files))
+
+
+def spotter_of(options: ScanOptions) -> KeywordSpotter:
+    """The spotter the options ask for."""
+    return KeywordSpotter(load(options.model), keywords=options.keywords, thresholds=options.threshold,
+                          config=options.config)
+
+
+def scan_file(file: str | Path, spotter: KeywordSpotter, options: ScanOptions, *, name: str = "",
+              progress: Progress | None = None) -> FileResult:
+    """One file from start to end. A UserError about it becomes ``error``; the events found before it are kept.
+
+    ``name``: of saved hits; empty: the file's.
+    """
+    events: list[Event] = []
+    seconds, rate, error, saver = 0.0, 0.0, "", None
+    try:
+        for audio in audio_blocks(file, BLOCK):
+            if not rate:
+                rate = audio.rate
+                spotter.reset(rate)
+                saver = _saver(options, spotter, name or Path(file).stem, rate)
+            found = spotter.push(audio.waveform, rate)
+            seconds += audio.seconds
+            events += found
+            if saver:
+                saver.push(audio.waveform, found)
+            if progress:
+                progress(seconds)
+    except UserError as problem:
+        error = str(problem)
+    if rate:
+        found = spotter.finish()
+        events += found
+    hits = saver.finish(found) if saver else ()
+    return FileResult(shown(file), tuple(events), seconds, rate, error, spotter.remark, tuple(map(str, hits)))
+
+
+def _names(files: Sequence[str | Path]) -> list[str]:
+    """A different name for each file: its stem, numbered where others have the same."""
+    stems = [Path(file).stem for file in files]
+    return [stem if stems.count(stem) == 1 else f"{stem}-{i}" for i, stem in enumerate(stems)]
+
+
+def _saver(options: ScanOptions, spotter: KeywordSpotter, name: str, rate: float) -> HitSaver | None:
+    if not options.hits:
+        return None
+    clip = getattr(spotter.bundle.config.data, "seconds", 0.0) or 1.0
+    return HitSaver(options.hits, name, rate, clip=clip, margin=options.margin)
+
+
+def _seconds(file: str | Path) -> float:
+    try:
+        return audio_info(file).seconds
+    except UserError:
+        return 0.0  # reported when its turn comes
+
+
+def _shifted(progress: Progress | None, before: float) -> Progress | None:
+    return None if progress is None else lambda seconds: progress(before + seconds)
+
+
+def _in_processes(files: Sequence[str | Path], options: ScanOptions, n: int,
+                  progress: Progress | None) -> Iterator[FileResult]:
+    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    heard = context.Array("d", len(files), lock=False)
+    with ProcessPoolExecutor(n, context, _begin, (options, heard)) as pool:
+        names = _names(files)
+        jobs = [pool.submit(_work, str(file), names[i], i) for i, file in enumerate(files)]
+        try:
+            for job in jobs:
+                while progress and not job.done():
+                    progress(sum(heard))
+                    time.sleep(0.1)
+                yield job.result()
+        except BaseException:  # Ctrl-C, or the caller stopped listening: files that have not begun never will
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+_worker: dict[str, Any] = {}  # of this process: the model is read once, not for every file
+
+
+def _begin(options: ScanOptions, heard: Any) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    _worker.update(options=options, heard=heard, spotter=spotter_of(options))
+
+
+def _work(file: str, name: str, i: int) -> FileResult:
+    def note(seconds: float) -> None:
+        _worker["heard"][i] = seconds
+
+    return scan_file(file, _worker["spotter"], _worker["options"], name=name, progress=note)

@@ -1,0 +1,163 @@
+"""kws-scan FILES...: where a model's words are in recordings of any length, format and rate.
+
+    kws-scan meeting.mp3                                    a table: start, end, score, word
+    kws-scan calls/ --keywords yes no --format csv          every recording of a folder
+    kws-scan show.flac --format audacity --out labels.txt   a label track
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from kws_s5.cli import guarded
+from kws_s5.errors import UserError
+
+Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+
+DESCRIPTION = """Where a model's words are in recordings of any length, sample rate and format (wav, flac, ogg, mp3).
+
+examples:
+  kws-scan meeting.mp3 --model runs/quickstart
+  kws-scan calls/ --keywords yes,no --format csv --out found.csv
+  kws-scan show.flac --format audacity --out labels.txt
+  kws-scan radio.mp3 --save-hits hits          wavs of what was found: check them, train with the wrong ones
+
+exit status: 0 found, 1 nothing found, 2 a mistake or a file that cannot be read"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The command line."""
+
+    files: tyro.conf.Positional[tuple[Path, ...]]
+    """Recordings, or folders of recordings."""
+    model: str = ""
+    """A run folder, a model file, or the name of a shipped model. Default: the shipped one."""
+    keywords: tuple[str, ...] = ()
+    """Only these words (yes,no or yes no)."""
+    format: Literal["table", "json", "csv", "audacity", "srt"] = "table"
+    threshold: float | None = None
+    """Score from which a word counts, for all words. Default: the model's own (kws-calibrate), else 0.5."""
+    out: str = ""
+    """File for the result (a folder for audacity and srt with several recordings). Default: the terminal."""
+    save_hits: str = ""
+    """Folder for a wav of every find: <folder>/<word>/<recording>_nohash_<ms>.wav."""
+    margin: float = 0.0
+    """Seconds around the word in a saved wav. Default: as long as the model's training clips."""
+    processes: int = 0
+    """Recordings at a time; 0: one for each core."""
+    quiet: Flag = False
+    """No progress and no summary."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Exit status 0 found, 1 nothing found, 2 a mistake or a bad file."""
+    arguments = tyro.cli(Arguments, args=argv, prog="kws-scan", description=DESCRIPTION)
+    return guarded(lambda: _run(arguments))
+
+
+def _run(arguments: Arguments) -> int:
+    from kws_s5.listening import formats
+    from kws_s5.listening.scan import ScanOptions, scan, total_seconds
+
+    files = recordings(arguments.files)
+    _check(arguments, len(files))
+    model = arguments.model or default_model()
+    options = ScanOptions(model, split_words(arguments.keywords), arguments.threshold, hits=arguments.save_hits,
+                          margin=arguments.margin)
+    streamed = not arguments.out and arguments.format != "json"
+    results = []
+    with _progress(arguments.quiet, total_seconds(files)) as progress:
+        for i, result in enumerate(scan(files, options, processes=arguments.processes, progress=progress)):
+            results.append(result)
+            if result.error:
+                print(f"error: {result.error}", file=sys.stderr)
+            if result.remark and i == 0 and not arguments.quiet:
+                print(f"note: {result.remark}", file=sys.stderr)
+            if streamed:
+                print(formats.as_text([result], arguments.format, header=i == 0), end="", flush=True)
+    if not streamed:
+        _deliver(arguments, results)
+    n = sum(len(result.events) for result in results)
+    if not arguments.quiet:
+        heard = formats.clock(sum(result.seconds for result in results))
+        print(f"{n} found in {heard} of {len(files)} recording{'s' if len(files) > 1 else ''}", file=sys.stderr)
+    return 2 if any(result.error for result in results) else int(n == 0)
+
+
+def recordings(given: Sequence[Path]) -> list[Path]:
+    """The files named, and those in the folders named, in order. Raises UserError for a folder without any."""
+    from kws_s5.audio import SUFFIXES
+
+    files: list[Path] = []
+    for path in given:
+        path = path.expanduser()
+        inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()) \
+            if path.is_dir() else [path]
+        if not inside:
+            raise UserError(f"{path}: holds no recordings")
+        files += inside
+    if not files:
+        raise UserError("no recordings: kws-scan FILES..., see kws-scan --help")
+    return files
+
+
+def split_words(given: Sequence[str]) -> tuple[str, ...]:
+    """Words given one by one or between commas."""
+    return tuple(word for part in given for word in part.split(",") if word)
+
+
+def default_model() -> str:
+    """Name of the shipped model that listens; UserError where none is shipped."""
+    from kws_s5.bundle import shipped
+
+    names = shipped()
+    if not names:
+        raise UserError("name a model with --model: a run folder, for example runs/quickstart (make quickstart)")
+    return "kws12" if "kws12" in names else names[0]
+
+
+def _check(arguments: Arguments, n_files: int) -> None:
+    from kws_s5.listening.formats import ONE_FILE
+
+    if n_files > 1 and arguments.format in ONE_FILE and not arguments.out:
+        raise UserError(f"--format {arguments.format} describes one recording: give --out FOLDER for several")
+    if arguments.margin < 0 or arguments.processes < 0:
+        raise UserError("--margin and --processes must be 0 or more")
+
+
+def _deliver(arguments: Arguments, results: list) -> None:
+    """The text to --out, or to the terminal."""
+    from kws_s5.atomic import write_text
+    from kws_s5.listening.formats import ONE_FILE, SUFFIX, as_text
+
+    if not arguments.out:
+        print(as_text(results, arguments.format), end="")
+        return
+    out = Path(arguments.out).expanduser()
+    if arguments.format not in ONE_FILE or len(results) == 1:
+        write_text(out, as_text(results, arguments.format))
+        return
+    for i, result in enumerate(results):
+        name = f"{Path(result.file).stem}-{i}{SUFFIX[arguments.format]}"
+        write_text(out / name, as_text([result], arguments.format))
+
+
+@contextmanager
+def _progress(quiet: bool, total: float) -> Iterator[Callable[[float], None] | None]:
+    """A bar of heard seconds on the terminal's stderr; None elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("listening"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("listening", total=max(total, 1e-9))
+        yield lambda seconds: bar.update(task, completed=seconds)
