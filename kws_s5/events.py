@@ -5,6 +5,7 @@
     settling     for ``settle`` seconds words compete for it, and the highest score wins: one event, decided at its end
     hysteresis   a word that was reported (or lost) must fall below ``release`` times its threshold before it can return
     refractory   and the same word is not reported twice within ``refractory`` seconds
+    warm-up      nothing opens in the first ``warmup`` seconds of a stream, when the model has heard next to nothing
 
 The outcome does not depend on how the scores were cut into pieces. Legend: f frames, K words.
 """
@@ -45,12 +46,13 @@ class SpotterConfig:
     settle: float = 0.1
     release: float = 0.6
     refractory: float = 0.5
+    warmup: float = 0.2
 
     def __post_init__(self) -> None:
         require(0 < self.threshold <= 1, "threshold", self.threshold, "in (0, 1]")
         require(0 <= self.release <= 1, "release", self.release, "in [0, 1]")
-        for name in ("smoothing", "settle", "refractory"):
-            require(0 <= getattr(self, name) <= 60, name, getattr(self, name), "between 0 and 60 seconds")
+        for name in ("smoothing", "settle", "refractory", "warmup"):
+            require(0 <= getattr(self, name) <= 5, name, getattr(self, name), "between 0 and 5 seconds")
 
 
 @dataclass
@@ -93,7 +95,7 @@ class EventFinder:
             return events
         smooth = self._smooth(np.asarray(scores, dtype=np.float64))
         low = smooth < self._release
-        hot = (smooth >= self.threshold).any(1)
+        hot = (smooth >= self.threshold).any(1) & (times >= self.config.warmup)
         i, f = 0, len(times)
         while i < f:
             if self._candidate is None and self._free.all():  # nothing happens before the next hot frame
@@ -132,7 +134,7 @@ class EventFinder:
         self._free |= low
         self._low[low] = time
         able = self._free & (scores >= self.threshold) & (time - self._last >= self.config.refractory - self._wait)
-        if able.any():
+        if able.any() and time >= self.config.warmup:
             word = int(np.where(able, scores, -1.0).argmax())
             candidate = self._candidate
             if candidate is None:
@@ -163,13 +165,17 @@ class EventFinder:
             self._low = np.where(low.any(0), times[last], self._low)
 
     def _smooth(self, scores: np.ndarray) -> np.ndarray:
-        """(f, K): mean of the last ``window`` scores, or of as many as there have been."""
-        n = self._window - 1
-        if not n:
+        """(f, K): mean of the last ``window`` scores, or of as many as there have been.
+
+        Summed in the same order for every frame, so that pieces give the same numbers to the last bit.
+        """
+        if self._window == 1:
             return scores
-        joined = np.concatenate([self._past, scores])
-        total = np.concatenate([np.zeros((1, joined.shape[1])), joined.cumsum(0)])
-        ends = np.arange(len(self._past), len(joined)) + 1
-        begins = np.maximum(ends - self._window, 0)
-        self._past = joined[-n:]
-        return (total[ends] - total[begins]) / (ends - begins)[:, None]
+        f, n = len(scores), self._window - 1
+        joined = np.concatenate([np.zeros((n - len(self._past), scores.shape[1])), self._past, scores])
+        total = joined[:f].copy()
+        for i in range(1, self._window):
+            total += joined[i : i + f]
+        seen = np.minimum(len(self._past) + np.arange(1, f + 1), self._window)
+        self._past = joined[len(joined) - min(n, len(self._past) + f):]
+        return total / seen[:, None]
