@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from kws_s5.atomic import replacing
@@ -32,8 +32,9 @@ def write(path: str | Path, tensors: dict[str, Tensor], description: dict[str, A
     described = {"format": FORMAT, **description}
     described["sha256"] = _digest(stored, described)
     text = json.dumps(described, ensure_ascii=False, allow_nan=False)
-    with replacing(path) as temporary:  # one metadata entry: safetensors writes several in random order
-        save_file(stored, temporary, metadata={KEY: text})
+    content = save(stored, metadata={KEY: text})  # one metadata entry: safetensors writes several in random order
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -4,6 +4,7 @@ A checkpoint is Lightning's (.ckpt: weights, optimiser) plus ``progress``, the s
 weights. Lightning restarts an epoch only from its beginning; ours go on at the very next batch.
 """
 
+import io
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from pickle import UnpicklingError
@@ -40,8 +41,10 @@ class WholeFileIO(TorchCheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict, path: str | Path, storage_options: Any = None) -> None:
         """Writes beside the target, flushes, renames."""
+        content = io.BytesIO()  # torch writing to a full disk raises something else than an OSError
+        torch.save(checkpoint, content)
         with replacing(path) as temporary:
-            torch.save(checkpoint, temporary)
+            temporary.write_bytes(content.getbuffer())
 
     def load_checkpoint(self, path: str | Path, map_location: Any = None, weights_only: bool | None = True) -> dict:
         """Never unpickles classes, whatever is asked for."""

@@ -71,7 +71,7 @@ class Classification:
         logits, K = predictions.float(), predictions.shape[-1]
         truth = batch.y if batch.y.ndim == 1 else batch.y.argmax(-1)
         cells = torch.bincount(truth * K + logits.argmax(-1), minlength=K * K)
-        return {"confusion": cells.reshape(K, K), "loss": F.cross_entropy(logits, truth, reduction="sum").double()}
+        return {"confusion": cells.reshape(K, K), "loss": _exact(F.cross_entropy(logits, truth, reduction="sum"))}
 
     def scores(self, sums: Sums) -> dict[str, float]:
         """Mean loss and accuracy in [0, 1]."""
@@ -138,7 +138,7 @@ class Regression:
         target = torch.where(known, batch.y, mean.detach())
         nll = F.gaussian_nll_loss(mean, target, variance, full=True, eps=VARIANCE_FLOOR, reduction="none")
         error = (target - mean.detach()).square()
-        return {"nll": (nll * known).sum(), "error": (error * known).sum().double(),
+        return {"nll": (nll * known).sum(), "error": _exact((error * known).sum()),
                 "steps": known.any(-1).sum(), "values": known.sum()}
 
     def scores(self, sums: Sums) -> dict[str, float]:
@@ -172,3 +172,7 @@ def better(objective: Objective, scores: dict[str, float], than: dict[str, float
     if scores[objective.monitor] != scores[objective.monitor] or scores["loss"] != scores["loss"]:
         return False
     return than is None or rank(scores) > rank(than)
+
+
+def _exact(value: Tensor) -> Tensor:
+    return value if value.device.type == "mps" else value.double()  # MPS has no float64

@@ -23,6 +23,9 @@ def completed(config: RunConfig, splits: Splits) -> RunConfig:
     if not len(splits.validation):
         raise UserError("the data has no validation examples, which choose the model; raise --data.validation-percent "
                         "or add recordings of more speakers")
+    if len(splits.validation) < config.training.devices:
+        raise UserError(f"training.devices = {config.training.devices}: more processes than validation examples "
+                        f"({len(splits.validation)})")
     model = config.model
     if model.n_outputs not in (0, splits.n_outputs):
         raise UserError(f"model.n_outputs = {model.n_outputs}: the data has {splits.n_outputs}; leave it at 0")

@@ -5,6 +5,7 @@
 Stopped at any moment, ``resume=True`` ends with the weights of an uninterrupted run (bit for bit on the same CPU).
 """
 
+import errno
 import logging
 import warnings
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ from kws_s5.training.screen import Bar, epoch_line, print_groups
 from kws_s5.training.task import Task
 from kws_s5.training.tensorboard import TensorBoard
 
+CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # full or read-only disk, quota, size limit
 LIGHTNING_LOGGERS = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
 
 
@@ -53,7 +55,7 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
         KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, after saving.
     """
     out = Path(config.training.out or f"runs/{config.name}")
-    console = Console(quiet=rank_zero_only.rank != 0, soft_wrap=True)
+    console = Console(quiet=rank_zero_only.rank != 0, soft_wrap=True, markup=False, highlight=False)
     with run_folder(out, resume=resume, overwrite=overwrite) as resuming, _quiet():
         if resuming and (out / RESULTS).exists():
             console.print(f"{out} is finished already: {out / RESULTS}")
@@ -64,8 +66,14 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
         config = completed(config, splits)
         record_config(out, config, resuming=resuming)
         task = _task(config, splits, out, console, resuming=resuming)
-        _fit(task, out, console)
-        finish(task, _trainer(config), out, console, command=command)
+        try:
+            _fit(task, out, console)
+            finish(task, _trainer(config), out, console, command=command)
+        except OSError as error:
+            if error.errno not in CANNOT_WRITE:
+                raise
+            reason = f"cannot be written ({error.strerror})"
+            raise UserError(f"{out}: {reason}; make room, then go on with --resume") from error
     return out
 
 
@@ -111,7 +119,7 @@ def _fit(task: Task, out: Path, console: Console) -> None:
         save_model(task, out / MODEL_FILE, {"chosen": why, "validation": task.scores})
 
     def announce(row: dict[str, float], is_best: bool) -> None:
-        console.print(epoch_line(row, training.epochs, is_best), highlight=False)
+        console.print(epoch_line(row, training.epochs, is_best))
 
     with handled() as request:
         callbacks = [TensorBoard(out), Keeper(out, request, keep_model=keep_model, announce=announce)]

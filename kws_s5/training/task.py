@@ -71,7 +71,8 @@ class Task(pl.LightningModule):
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         """Lengths and rates stay on the CPU, where looking at them does not wait for the device."""
-        return replace(batch.to(device), lengths=batch.lengths, rates=batch.rates)
+        there = replace(batch, rates=None).to(device)
+        return replace(there, lengths=batch.lengths, rates=batch.rates)
 
     def on_train_start(self) -> None:
         """Gives the optimiser (and the gradient scaler) the state of the checkpoint."""

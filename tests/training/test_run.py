@@ -2,6 +2,8 @@
 
 import csv
 import json
+import resource
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,6 +124,21 @@ def test_diverged_training_says_so(tmp_path: Path) -> None:
     splits.train = Broken(30, seed=1)
     with pytest.raises(UserError, match="diverged in epoch 1.*--optim.lr"):
         train(toy_config(out=str(tmp_path / "run")), splits=splits)
+
+
+def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_afterwards(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the full disk: it fails in the same call."""
+    config = toy_config(out=str(tmp_path / "run"), epochs=2)
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, limits[1]))  # config.json and model fit, the checkpoint not
+        with pytest.raises(UserError, match="cannot be written.*--resume"):
+            train(config, splits=tones())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not (tmp_path / "run" / "last.ckpt").exists()
+    assert len(log(train(config, splits=tones(), resume=True))) == 2
 
 
 class Broken(Tones):
