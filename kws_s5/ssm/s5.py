@@ -165,8 +165,8 @@ class S5SSM(nn.Module):
 
     def _readout_weight(self) -> Tensor:
         scale = 2.0 if self.ssm.conj_sym else 1.0
-        C = torch.cat([getattr(self, name) * self.D.new_tensor([scale, -scale]) for name in self.readouts], -1)
-        return C.movedim(-1, 1).flatten(1)  # (H, 2 or 4, P) -> (H, 2P or 4P)
+        planes = [plane for name in self.readouts for plane in getattr(self, name).unbind(-1)]  # re, im, re, im: (H, P)
+        return torch.cat([-scale * plane if k % 2 else scale * plane for k, plane in enumerate(planes)], -1)
 
     def _last_state(self, xs: Tensor, lengths: Tensor | None, initial: Tensor | None) -> Tensor:
         """Forward state (N, 2P) at the last valid step; a clip of no steps keeps its initial state."""

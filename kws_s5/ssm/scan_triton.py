@@ -124,10 +124,8 @@ def _borders(a: Factor, v: Drive, initial: Tensor | None, T: int) -> Tensor:
     products = torch.empty_like(ends) if a.per_step else None
     _launch("summarize", a, v, (a.values, v.values, ends, products), T)
     down = row - 2 * v.P
-    if a.per_step:
-        over = Factor(products, True, row, down)
-    else:
-        over = replace(a, squarings=a.squarings + T.bit_length() - 1)
+    power = a.squarings + T.bit_length() - 1  # T is a power of two
+    over = Factor(products, True, row, down) if a.per_step else replace(a, squarings=power)
     columns = {"up": None if v.up is None else 0, "down": None if v.down is None else down}
     return _states(over, Drive(ends, v.P, **columns), initial, _chunk(a.per_step, ends.dtype))
 

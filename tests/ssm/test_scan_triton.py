@@ -40,6 +40,25 @@ def test_kernels_under_the_interpreter_equal_float64():
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
 
 
+@needs_triton
+def test_every_kernel_compiles_without_a_gpu(tmp_path):
+    program = (
+        "from kws_s5.ssm import scan_triton; scan_triton.STEPS = 8\n"  # shorter code, the same kernels
+        "from benchmarks import compile_report as report\n"
+        "kinds, dtype = ('constant', 'per step'), report.torch.float32\n"
+        "launches = [launch for kind in kinds for launch in report.caught(dtype, kind, 'both')]\n"
+        "kernels = {(l.kernel, str(l.specialization())): l for l in launches}.values()\n"
+        "print(len(kernels), [report.resources(launch, 90)[2:5] for launch in kernels])"
+    )
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    count, spills = result.stdout.split(maxsplit=1)
+    assert int(count) >= 10 and spills.strip() == str([[0, 0, 0]] * int(count))
+
+
 @pytest.mark.parametrize("kind", DIMENSIONS)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("L", [0, 1, 40])
