@@ -38,10 +38,12 @@ is what the compiler made of the kernels, not how fast they run. One thread hold
 - regs: registers a thread (at most 255); threads: how many fit on a multiprocessor at once (of 2,048).
 - spills: loads and stores of local memory in the machine code; stack and shared: bytes.
 - loads: global loads of one thread, all of them independent of the recurrence.
-- round: 1 works on steps, 2 and 3 on the chunks' ends.
+- variant: "Bu read once" scans the same numbers both ways (steps); the others also scan the chunks' ends, with numbers
+  of their own for each direction.
 
 """
-HEAD = ["kernel", "factor", "directions", "round", "type", "T", "regs", "threads", "spills", "stack", "shared", "loads"]
+HEAD = ["kernel", "factor", "directions", "variant", "type", "T"]
+HEAD += ["regs", "threads", "spills", "stack", "shared", "loads"]
 
 
 @dataclass(frozen=True)
@@ -69,17 +71,15 @@ class Launch:
                     divisible[(param.num,)] = [["tt.divisibility", 16]]
         return signature, constants, divisible
 
-    def level(self) -> int:
-        """Round of the scan: 1 on steps, 2 on chunks, and so on."""
-        length, level = L, 1
-        while length > self.values["L"]:
-            length, level = -(-length // self.values["T"]), level + 1
-        return level
+    def variant(self) -> str:
+        """What else sets the kernel apart."""
+        started = isinstance(self.values.get("initial_ptr"), torch.Tensor)
+        return "Bu read once" if self.values.get("SHARED") else "from a state" if started else ""
 
     def title(self) -> list[Any]:
         """The first columns of the table."""
         kind = {"*fp32": "float32", "*fp64": "float64"}[self.specialization()[0]["a_ptr"]]
-        return [self.kernel, *self.case, self.level(), kind, self.values["T"]]
+        return [self.kernel, *self.case, self.variant(), kind, self.values["T"]]
 
 
 def launches() -> Iterator[Launch]:

@@ -156,7 +156,7 @@ def _launch_adjoint(
     grad_Bu, g, sums = outputs
     tensors = (a.values, v.values, xs if borders is None else borders, xs, grad_Bu, g, sums)
     options = {"UP": v.up is not None, "DOWN": v.down is not None, "NEEDS_A": sums is not None}
-    _run("adjoint", tensors, v, (a.row,), T, options | {"PER_STEP": a.per_step})
+    _run("adjoint", tensors, v, (a.row, a.squarings, -1 if a.conj else 1), T, options | {"PER_STEP": a.per_step})
 
 
 def _run(

@@ -61,8 +61,9 @@ def _factors(
         one_im = tl.load(a_ptr + n * a_row + p + P, mask=live, other=0.0)
         wide_re = one_re.to(tl.float64)  # a to the number of steps in a chunk, exact to float32's last digit
         wide_im = one_im.to(tl.float64)
-        for _ in range(squarings):
+        while squarings > 0:
             wide_re, wide_im = wide_re * wide_re - wide_im * wide_im, 2 * wide_re * wide_im
+            squarings -= 1
         one_re = wide_re.to(one_re.dtype)
         one_im = wide_im.to(one_im.dtype)
         re = ()
@@ -172,7 +173,7 @@ def rescan(
 @triton.jit(do_not_specialize=SIZES)
 def adjoint(
     a_ptr, grad_ptr, borders_ptr, xs_ptr, grad_v_ptr, g_ptr, grad_a_ptr, lanes, L, C, P, D, v_row, v_up, v_down, a_row,
-    UP: tl.constexpr, DOWN: tl.constexpr, PER_STEP: tl.constexpr, NEEDS_A: tl.constexpr,
+    squarings, sign, UP: tl.constexpr, DOWN: tl.constexpr, PER_STEP: tl.constexpr, NEEDS_A: tl.constexpr,
     T: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Gradients from grad and xs (N, L, v_row): a scan going up is brought back going down, and the other way round.
@@ -193,7 +194,7 @@ def adjoint(
     da_re = ()
     da_im = ()
     if UP:
-        a_re, a_im = _factors(a_ptr, a_row, n, k, L, P, p, live, 0, -1, PER_STEP, T)
+        a_re, a_im = _factors(a_ptr, a_row, n, k, L, P, p, live, squarings, sign, PER_STEP, T)
         v_re, v_im = _rows(grad_ptr + here + v_up, v_row, P, k, L, live, 0.0, T)
         if NEEDS_A:
             x_re, x_im = _rows(xs_ptr + here + v_up, v_row, P, k, L, live, 0.0, T)
@@ -216,7 +217,7 @@ def adjoint(
             da_re = da_re + (zero,)
             da_im = da_im + (zero,)
     if DOWN:
-        a_re, a_im = _factors(a_ptr, a_row, n, k + 1, L, P, p, live, 0, -1, PER_STEP, T)
+        a_re, a_im = _factors(a_ptr, a_row, n, k + 1, L, P, p, live, squarings, sign, PER_STEP, T)
         v_re, v_im = _rows(grad_ptr + here + v_down, v_row, P, k, L, live, 0.0, T)
         if NEEDS_A:
             x_re, x_im = _rows(xs_ptr + here + v_down - v_row, v_row, P, k - 1, L, live, 0.0, T)

@@ -32,6 +32,7 @@ def weigh(xs):
 
 
 @needs_triton
+@pytest.mark.slow
 def test_kernels_under_the_interpreter_equal_float64():
     script = Path(__file__).with_name("interpreted_scan_triton.py")
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
@@ -41,6 +42,7 @@ def test_kernels_under_the_interpreter_equal_float64():
 
 
 @needs_triton
+@pytest.mark.slow
 def test_every_kernel_compiles_without_a_gpu(tmp_path):
     program = (
         "from kws_s5.ssm import scan_triton; scan_triton.STEPS = 8\n"  # shorter code, the same kernels
