@@ -1,8 +1,8 @@
 """Thresholds from a limit on false alarms per hour.
 
 1. Every word starts at ``floor``. The spotter runs on the background; of its alarms the limit allows some, all words
-   together. The allowed ones are those with the highest scores; every other alarm raises the threshold of its word just
-   above its score. Repeated until the limit is kept, since decisions influence each other.
+   together. The allowed ones are those with the highest scores; every other alarm raises the threshold of its word to a
+   little above its score. Repeated until the limit is kept, since decisions influence each other.
 2. Where a word's clips score higher than that, the threshold moves up to the middle of the gap: no clip that was hit is
    lost, and new background gets some room.
 Short background proves little: without any alarm in T hours, the true rate is below 3 / T an hour with 95 % confidence.
@@ -17,6 +17,7 @@ from kws_s5.events import SpotterConfig
 from kws_s5.stream_metrics import TOLERANCE
 
 FLOOR = 0.3
+ABOVE = 0.01  # of the way from an alarm's score to 1: the same sound at another rate or chunking scores a little apart
 ROUNDS = 1000
 
 
@@ -49,11 +50,11 @@ def _quiet(background: Track, thresholds: dict[str, float], allowed: int, config
     thresholds = dict(thresholds)
     for _ in range(ROUNDS):
         alarms = sorted(events_at(background, thresholds, config), key=lambda event: -event.score)
-        if len(alarms) <= allowed:
+        if len(alarms) <= allowed or all(thresholds[event.label] >= 1.0 for event in alarms[allowed:]):
             break
         for event in alarms[allowed:]:
-            above = min(1.0, float(np.nextafter(np.float64(event.score), 2.0)))
-            thresholds[event.label] = max(thresholds[event.label], above)
+            above = event.score + max(ABOVE * (1.0 - event.score), 1e-9)
+            thresholds[event.label] = min(1.0, max(thresholds[event.label], above))
     return thresholds
 
 
