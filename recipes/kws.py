@@ -64,7 +64,7 @@ def words() -> RunConfig:
 
 def quickstart() -> RunConfig:
     """A small streaming model on synthesised words, no download: minutes on two cores."""
-    training = TrainingConfig(epochs=12, batch_size=32, label_smoothing=0.1, frame_weight=0.5)
+    training = TrainingConfig(epochs=30, batch_size=32, label_smoothing=0.1, frame_weight=0.5, average_from=0.75)
     optim = OptimConfig(lr=0.006, ssm_lr=0.003, weight_decay=0.05, clip_norm=1.0)
     return RunConfig("quickstart", KeywordData(root="synthetic"), bank_model(d_model=64, n_layers=3, n_modes=48),
                      augmentation(), optim, training)
