@@ -19,10 +19,14 @@ from kws_s5.config.model import Activation, Norm, SSMConfig
 from kws_s5.model.dense import dense
 from kws_s5.model.norm import BatchNorm, LayerNorm
 from kws_s5.ssm.s5 import S5SSM
+from kws_s5.ssm.scan import HAS_NUMBA
 
 
 class S5Layer(nn.Module):
     """x (N, L, H) -> (N, L, H)."""
+
+    fuse: bool = True
+    """On CPUs the whole layer runs as one operation where it can (layer_fused.py); False: never, the reference."""
 
     def __init__(self, H: int, ssm: SSMConfig, *, activation: Activation = "half_glu1", dropout: float = 0.0,
                  norm: Norm = "batch", prenorm: bool = True, norm_momentum: float = 0.95) -> None:
@@ -46,6 +50,8 @@ class S5Layer(nn.Module):
             step_rescale: train rate / rate, a number or (N,).
             dt: (N, L) step multipliers, or None.
         """
+        if self._can_fuse(x, step_rescale, dt):
+            return self._fused(x, lengths, step_rescale)
         u = self.norm(x, lengths) if self.prenorm else x
         y = self.seq(u, step_rescale=step_rescale, dt=dt, lengths=lengths)
         z = self._activate(y, x)
@@ -72,8 +78,41 @@ class S5Layer(nn.Module):
         return torch.addcmul(skip, h.to(skip.dtype), gate.to(skip.dtype))
 
     def _drop(self, h: Tensor) -> Tensor:
-        """Dropout with one mask for all steps of a clip: (N, 1, H) of 0 and 1 / (1 - p)."""
+        """Dropout with one mask for all steps of a clip."""
+        mask = self._mask(h)
+        return h if mask is None else h * mask
+
+    def _mask(self, h: Tensor) -> Tensor | None:
+        """(N, 1, H) of 0 and 1 / (1 - p) for h (N, L, H); None where nothing is dropped."""
         if not self.training or self.dropout == 0.0:
-            return h
+            return None
         kept = 1.0 - self.dropout
-        return h * h.new_empty((h.shape[0], 1, h.shape[2])).bernoulli_(kept).div_(kept)
+        return h.new_empty((h.shape[0], 1, h.shape[2])).bernoulli_(kept).div_(kept)
+
+    def _can_fuse(self, x: Tensor, step_rescale: float | Tensor, dt: Tensor | None) -> bool:
+        """Whether layer_fused.py has this layer: its usual form, one rate for all clips, float32 on a CPU."""
+        usual = self.prenorm and isinstance(self.norm, BatchNorm) and self.activation in ("half_glu1", "half_glu2")
+        held = dt is None and self.seq.interpolation == "hold" and not getattr(step_rescale, "ndim", 0)
+        here = x.device.type == "cpu" and x.dtype == torch.float32 and x.shape[0] * x.shape[1] > 1
+        if not (self.fuse and usual and held and here and HAS_NUMBA):
+            return False
+        if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") != torch.bfloat16:
+            return False
+        return not (torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.overrides.has_torch_function((x,)))
+
+    def _fused(self, x: Tensor, lengths: Tensor | None, step_rescale: float | Tensor) -> Tensor:
+        from kws_s5.model.layer_fused import Options, Weights, fused_layer
+
+        norm, seq = self.norm, self.seq
+        half = torch.is_autocast_enabled("cpu")
+        with torch.autocast("cpu", enabled=False):
+            Lambda_bar, B_bar = seq.system(step_rescale)
+            weights = Weights(norm.scale, norm.bias, Lambda_bar, B_bar, seq._readout(), seq.D, self.out2.weight,
+                              self.out2.bias)
+            masks = self._mask(x), self._mask(x)  # of h and of the gate, drawn in the order of _activate
+            statistics = None if self.training else (norm.mean, norm.var)
+            options = Options(lengths, masks, self.activation == "half_glu2", half, statistics)
+            out, mean, var = fused_layer(x, weights, options)
+            if self.training:
+                norm.remember(mean, var)
+        return out

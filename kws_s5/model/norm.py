@@ -44,7 +44,7 @@ class BatchNorm(nn.Module):
         mean, var = torch.zeros_like(self.mean), torch.zeros_like(self.var)
         flat = x.reshape(n_steps, -1)  # (N L, H)
         y = F.batch_norm(flat, mean, var, self.scale, self.bias, training=True, momentum=1.0, eps=BATCH_EPSILON)
-        self._remember(mean, var * ((n_steps - 1) / n_steps))  # torch reports the unbiased variance
+        self.remember(mean, var * ((n_steps - 1) / n_steps))  # torch reports the unbiased variance
         return y.reshape(x.shape)
 
     def _valid_steps(self, x: Tensor, lengths: Tensor | None) -> Tensor:
@@ -55,11 +55,12 @@ class BatchNorm(nn.Module):
             mask = valid_steps(lengths, L).to(x.dtype)  # (N, L)
             weights = (mask / mask.sum().clamp(min=1.0)).reshape(N * L)
         y, mean, var = _WeightedNorm.apply(x.reshape(N * L, H), weights, self.scale, self.bias)
-        self._remember(mean, var)
+        self.remember(mean, var)
         return y.reshape(N, L, H)
 
     @torch.no_grad()
-    def _remember(self, mean: Tensor, var: Tensor) -> None:
+    def remember(self, mean: Tensor, var: Tensor) -> None:
+        """Moves the running statistics towards those of a batch, (H,) each; var biased."""
         self.mean.lerp_(mean, 1.0 - self.momentum)
         self.var.lerp_(var, 1.0 - self.momentum)
 

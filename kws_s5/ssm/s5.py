@@ -115,11 +115,15 @@ class S5SSM(nn.Module):
             return self.Lambda_re.clamp(max=CLIP), self.Lambda_im
         return self.Lambda_re, self.Lambda_im
 
+    def system(self, step_rescale: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        """Discrete system: Lambda_bar (2P,) and B_bar (2P, H) as planar pairs, with a leading N for rescales (N,)."""
+        depends = (step_rescale, self.mask_above_nyquist, self.Lambda_re, self.Lambda_im, self.log_step, self.B)
+        return self._system_memo(lambda: self._system(step_rescale), *depends)
+
     def _drive(self, u: Tensor, step_rescale: float | Tensor, dt: Tensor | None) -> tuple[Tensor, Tensor]:
         """Lambda_bar, (2P,), (N, 2P) or (N, L, 2P), and Bu (N, L, 2P), without any tensor of L x P x H."""
         if dt is None:
-            depends = (step_rescale, self.mask_above_nyquist, self.Lambda_re, self.Lambda_im, self.log_step, self.B)
-            Lambda_bar, B_bar = self._system_memo(lambda: self._system(step_rescale), *depends)
+            Lambda_bar, B_bar = self.system(step_rescale)
             return Lambda_bar, u @ B_bar.mT
         if isinstance(step_rescale, Tensor) and step_rescale.dim():
             step_rescale = step_rescale.to(dt.device)[:, None]

@@ -55,6 +55,38 @@ def adjoint(
     return sums.to(xs.dtype), grad_Bu, g[0]
 
 
+def forward_into(
+    xs: Tensor, Lambda_bar: Tensor, Bu: Tensor, start: Tensor, sizes: tuple[int, int, int], *, backward: bool
+) -> None:
+    """Writes the states of one direction to ``xs``. All (N, L, 2P) in memory, ``start`` (N, 2P); sizes (N, L, P)."""
+    direction = "backward" if backward else "forward"
+    _launch("forward", Lambda_bar, (*sizes, 1), direction, 1, [Lambda_bar, Bu, start, xs])
+
+
+def adjoint_into(
+    grad_Bu: Tensor,
+    Lambda_bar: Tensor,
+    xs: Tensor,
+    start: Tensor,
+    grad_xs: Tensor,
+    g: Tensor,
+    sums: Tensor,
+    sizes: tuple[int, int, int],
+    *,
+    backward: bool,
+) -> None:
+    """Gradient of ``forward_into`` for a constant factor, as one stretch of a longer one.
+
+    g (N, 2P) is the adjoint state behind the stretch and becomes the one at its start; the factor's gradient is added
+    to ``sums`` (N, 2P) float64.
+    """
+    N, _, P = sizes
+    rows, one = xs.new_zeros(N, 2 * P), xs.new_zeros(2, 2 * P)
+    one[0, :P] = 1
+    pointers = [Lambda_bar, xs, start, grad_xs, grad_Bu, g, one, rows, sums]
+    _launch("adjoint", Lambda_bar, (*sizes, 1), "backward" if backward else "forward", 1, pointers, True)
+
+
 def _launch(
     kernel: str,
     Lambda_bar: Tensor,
