@@ -1,8 +1,8 @@
 """A pre-norm S5 layer with batch norm and gate as one operation on CPUs; equals S5Layer's plain forward (layer.py).
 
 Rows are worked through in tiles that stay in the processor's cache: norm -> product with B_bar -> scan -> product with
-C -> GELU, gate, dropout, residual. Of all that only the SSM's output y is kept for the gradient; the states, four times
-the size of the layer's input, never reach main memory: they are computed again from the few at the tiles' edges.
+C -> GELU, gate, dropout, residual. Of all that only the SSM's drive v = B_bar u and output y are kept for the gradient;
+the states never reach main memory: they are computed again from the few at the tiles' edges.
 A bidirectional layer goes through the tiles twice, from the end for one direction and from the start for the other.
 
 With ``half`` the matrix products take bfloat16 operands (autocast); norm, states, recurrence and sums stay float32.
@@ -18,7 +18,7 @@ from torch import Tensor
 from kws_s5.model import layer_kernel as kernel
 from kws_s5.model.layer_kernel import Sums, launch
 from kws_s5.model.norm import BATCH_EPSILON
-from kws_s5.model.products import Products
+from kws_s5.model.products import Products, fresh
 from kws_s5.model.tiles import Tile, Tiles
 from kws_s5.ssm.scan_cpu import adjoint_into, forward_into
 
@@ -63,7 +63,7 @@ class _FusedLayer(torch.autograd.Function):
     def forward(ctx: Any, options: Options, x: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         run = _Layer(x, Weights(*weights), options)
         out = run.forward(keep=True)
-        ctx.save_for_backward(x, *weights, run.mean, run.var, run.y, *run.starts)
+        ctx.save_for_backward(x, *weights, run.mean, run.var, run.y, run.v, *run.starts)
         ctx.options = options
         ctx.mark_non_differentiable(run.mean, run.var)
         return out, run.mean, run.var
@@ -71,9 +71,9 @@ class _FusedLayer(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, G: Tensor, *_: Tensor) -> tuple:
-        x, *weights, mean, var, y = ctx.saved_tensors[:12]
+        x, *weights, mean, var, y, v = ctx.saved_tensors[:13]
         run = _Layer(x, Weights(*weights), ctx.options, known=(mean, var))
-        run.y, run.starts = y, ctx.saved_tensors[12:]
+        run.y, run.v, run.starts = y, v, ctx.saved_tensors[13:]
         return None, *run.backward(G.contiguous())
 
 
@@ -94,16 +94,22 @@ class _Layer:
         self.gain = self.w.scale * self.inverse
         self.masks = [m if m is not None else torch.ones_like(self.w.D) for m in options.masks]
         self.y: Tensor | None = None
+        self.v: Tensor | None = None
+        self.has_v = False  # v is complete
+        operand = self.products.operand
+        self.B = operand(self.w.B_bar, "B_bar")
+        self.W = operand(self.w.W, "W")
+        self.C = [operand(C, f"C{i}") for i, C in enumerate(self.w.C.split(self.P2, 1))]
 
     def forward(self, *, keep: bool) -> Tensor:
         """Output (N, L, H); with ``keep`` y and the states at the tiles' edges stay for the gradient."""
-        out, y = torch.empty_like(self.flat), None
+        out, y, C = fresh(self.flat.shape, self.flat), None, self.C
         if keep or self.both:
-            y = torch.empty_like(self.flat)
-        C = self.w.C.split(self.P2, 1)
+            y, self.v = fresh(self.flat.shape, self.flat), fresh((len(self.flat), self.P2), self.flat)
         starts = [self.x.new_zeros(len(self.tiles), self.tiles.clips, self.P2) for _ in C]
         if self.both:
             self._sweep(starts[1], backward=True, into=lambda tile, u, xs: self.products(xs, C[1].T, y[tile.rows]))
+            self.has_v = True
 
         def finish(tile: Tile, u: Tensor, xs: Tensor) -> None:
             here = self.tiles.scratch("y", tile, self.H, self.x) if y is None else y[tile.rows]
@@ -118,11 +124,11 @@ class _Layer:
     def backward(self, G: Tensor) -> tuple[Tensor, ...]:
         """Gradients of x and of every tensor of Weights, in order."""
         w, P2 = self.w, self.P2
-        self.G, self.dy = G.view(-1, self.H), torch.empty_like(self.flat)
+        self.G, self.dy, self.has_v = G.view(-1, self.H), fresh(self.flat.shape, self.flat), True
         self.dW, self.dB, self.dC = torch.zeros_like(w.W), torch.zeros_like(w.B_bar), torch.zeros_like(w.C)
         self.gate_sums, self.sums = Sums(1, self.tiles.most, self.x), Sums(3, self.tiles.most, self.x)
         self.dLambda = torch.zeros(self.N, P2, dtype=torch.float64)
-        g = self.x.new_empty(self.N * self.L, P2) if self.both else None
+        g = fresh((len(self.flat), P2), self.flat) if self.both else None
         if self.both:
             self._adjoint_sweep(1, g)
         self._adjoint_sweep(0, g)
@@ -157,7 +163,7 @@ class _Layer:
             tile = self.tiles[i]
             here = starts[i, : tile.n_clips]
             here.copy_(states[tile.clips])
-            u = self._input(tile)
+            u = None if backward and self.has_v else self._input(tile)
             xs = self._states(tile, u, here, backward)
             into(tile, u, xs)
             states[tile.clips] = xs.view(tile.n_clips, -1, self.P2)[:, 0 if backward else -1]
@@ -169,8 +175,11 @@ class _Layer:
                L=self.L, lengths=self.o.lengths)
         return u
 
-    def _states(self, tile: Tile, u: Tensor, start: Tensor, backward: bool) -> Tensor:
-        v = self.products(u, self.w.B_bar.T, self.tiles.scratch("v", tile, self.P2, self.x))
+    def _states(self, tile: Tile, u: Tensor | None, start: Tensor, backward: bool) -> Tensor:
+        """States (rows, 2P) of a tile; v is taken where it is known, else made from u, and kept if there is a place."""
+        v = self.tiles.scratch("v", tile, self.P2, self.x) if self.v is None else self.v[tile.rows]
+        if not self.has_v:
+            self.products(u, self.B.T, v)
         xs = self.tiles.scratch("xs", tile, self.P2, self.x)
         forward_into(xs, self.w.Lambda_bar, v, start, (tile.n_clips, tile.n_steps, self.P2 // 2), backward=backward)
         return xs
@@ -179,14 +188,14 @@ class _Layer:
         first, L = tile.rows.start, self.L
         h = self.tiles.scratch("h", tile, self.H, self.x)
         launch(kernel.ACTIVATE, [y, u, self.w.D, self.masks[0], h], first=first, L=L)
-        z = self.products(h, self.w.W.T, self.tiles.scratch("z", tile, self.H, self.x))
+        z = self.products(h, self.W.T, self.tiles.scratch("z", tile, self.H, self.x))
         value = y if self.o.gate_y else h
         launch(kernel.COMBINE, [out, self.flat[tile.rows], value, z, self.w.b, self.masks[1]], first=first, L=L)
 
     def _adjoint_sweep(self, direction: int, g: Tensor | None) -> None:
         """One direction's gradient, against its scan; the second direction's goes to ``g``, the first ends in dy."""
         backward = direction == 1
-        C, dC = (t[:, direction * self.P2 : (direction + 1) * self.P2] for t in (self.w.C, self.dC))
+        dC = self.dC[:, direction * self.P2 : (direction + 1) * self.P2]
         carried = self.x.new_zeros(self.N, self.P2)
         order = range(len(self.tiles))
         for i in order if backward else reversed(order):
@@ -194,15 +203,15 @@ class _Layer:
             dy, sizes = self.dy[tile.rows], (tile.n_clips, tile.n_steps, self.P2 // 2)
             if backward or not self.both:
                 self._epilogue_gradient(tile, dy)
-            u, start = self._input(tile), self.starts[direction][i, : tile.n_clips]
-            xs = self._states(tile, u, start, backward)
-            self.products(dy.T, xs, dC, add=True)
-            dxs = self.products(dy, C, self.tiles.scratch("v", tile, self.P2, self.x))
+            start = self.starts[direction][i, : tile.n_clips]
+            xs, low = self._states(tile, None, start, backward), self.products.operand(dy, "a")
+            dxs = self.products(low, self.C[direction], self.tiles.scratch("dxs", tile, self.P2, self.x))
+            self.products(low.T, self.products.operand(xs, "xs"), dC, add=True)
             dv = g[tile.rows] if backward else self.tiles.scratch("dv", tile, self.P2, self.x)
             adjoint_into(dv, self.w.Lambda_bar, xs, start, dxs, carried[tile.clips], self.dLambda[tile.clips], sizes,
                          backward=backward)
             if not backward:
-                self._input_gradient(tile, u, dv if g is None else dv.add_(g[tile.rows]), dy)
+                self._input_gradient(tile, dv if g is None else dv.add_(g[tile.rows]), dy)
 
     def _epilogue_gradient(self, tile: Tile, dy: Tensor) -> None:
         """dy of a tile from the gradient of its output."""
@@ -210,19 +219,21 @@ class _Layer:
         y, G = self.y[tile.rows], self.G[tile.rows]
         h, z, dz, dvalue = (self.tiles.scratch(name, tile, H, self.x) for name in ("h", "z", "dz", "dvalue"))
         launch(kernel.ACTIVATE_AGAIN, [y, self.masks[0], h], first=first, L=L)
-        self.products(h, w.W.T, z)
+        low = self.products.operand(h, "h")
+        self.products(low, self.W.T, z)
         launch(kernel.GATE_GRADIENT, [G, y if self.o.gate_y else h, z, w.b, self.masks[1], dz, dvalue], first=first,
                L=L, sums=self.gate_sums)
-        self.products(dz.T, h, self.dW, add=True)
-        dh = self.products(dz, w.W, z)
+        low_dz = self.products.operand(dz, "a")
+        self.products(low_dz.T, low, self.dW, add=True)
+        dh = self.products(low_dz, self.W, z)
         zero = torch.zeros_like(w.D)
         through_h, direct = (zero, dvalue) if self.o.gate_y else (dvalue, zero)
         launch(kernel.GELU_GRADIENT, [dy, y, self.masks[0], dh, through_h, direct], first=first, L=L)
 
-    def _input_gradient(self, tile: Tile, u: Tensor, dv: Tensor, dy: Tensor) -> None:
+    def _input_gradient(self, tile: Tile, dv: Tensor, dy: Tensor) -> None:
         """Turns dy of a tile into du, in place."""
-        w = self.w
-        self.products(dv.T, u, self.dB, add=True)
-        through_B = self.products(dv, w.B_bar, self.tiles.scratch("h", tile, self.H, self.x))
+        w, u, low = self.w, self._input(tile), self.products.operand(dv, "a")
+        self.products(low.T, self.products.operand(u, "u"), self.dB, add=True)
+        through_B = self.products(low, self.B, self.tiles.scratch("h", tile, self.H, self.x))
         launch(kernel.INPUT_GRADIENT, [dy, through_B, dy, w.D, u, self.flat[tile.rows], self.mean, self.inverse],
                first=tile.rows.start, L=self.L, lengths=self.o.lengths, sums=self.sums)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kws_s5.model.products import buffer
 
-ROWS = 2048  # of a tile, for each thread: fewer, and calls cost more than memory; more, and they leave the cache
+ROWS = 4096  # of a tile, for each thread: fewer, and calls cost more than memory; more, and they leave the cache
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,174 @@
+"""Speed and memory on a CPU, side by side with peers in one process: python -m benchmarks.cpu
+
+Medians of interleaved runs (every contestant once a round), so that a busy machine slows all alike; ratios come first.
+Writes docs/benchmarks.json and docs/benchmarks.md. Peers: pip install 'kws-s5[bench]'.
+"""
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from benchmarks.contestants import BUILDERS, CLASSES, RATE, Contestant, build
+from kws_s5.atomic import write_text
+
+BASE = "s5-pytorch"
+LENGTHS = (1_000, 4_000, 16_000, 64_000, 256_000)
+MINUTE = 60 * RATE
+
+
+def batch(N: int, L: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Noise and labels."""
+    generator = torch.Generator().manual_seed(0)
+    return 0.2 * torch.randn(N, L, 1, generator=generator), torch.arange(N) % CLASSES
+
+
+def seconds(function, *args) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - start
+
+
+def compare(contestants: list[Contestant], *, N: int, L: int, rounds: int) -> dict[str, dict[str, float]]:
+    """Median milliseconds a clip of each, in training and inference."""
+    x, labels = batch(N, L)
+    times: dict[str, dict[str, list[float]]] = {c.name: {"train": [], "infer": []} for c in contestants}
+    for c in contestants:  # compile, warm up
+        c.train(x[:1, : L // 4], labels[:1])
+        c.infer(x[:1, : L // 4])
+    for k in range(rounds):
+        for c in contestants:
+            print(f"\rround {k + 1}/{rounds}: {c.name:40s}", end="", file=sys.stderr, flush=True)
+            times[c.name]["train"].append(seconds(c.train, x, labels))
+            times[c.name]["infer"].append(seconds(c.infer, x))
+    print(file=sys.stderr)
+    return {name: {kind: 1e3 * statistics.median(v) / N for kind, v in kinds.items()} for name, kinds in times.items()}
+
+
+def linearity(contestant: Contestant, *, rounds: int) -> dict[int, float]:
+    """L -> median microseconds of a training step for each step of a clip, batch of one."""
+    found = {}
+    for L in LENGTHS:
+        x, labels = batch(1, L)
+        contestant.train(x, labels)
+        found[L] = 1e6 * statistics.median(seconds(contestant.train, x, labels) for _ in range(rounds)) / L
+    return found
+
+
+def peak_memory(name: str, *, N: int, L: int, threads: int) -> float | None:
+    """MB that a training step adds to a fresh process; None where the contestant is missing or the process dies."""
+    command = [sys.executable, "-m", "benchmarks.cpu", "--peak", name, "--batch", str(N), "--length", str(L),
+               "--threads", str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    return float(lines[-1]) if done.returncode == 0 and lines else None
+
+
+def print_peak(name: str, *, N: int, L: int) -> None:
+    """The inner half of ``peak_memory``."""
+    contestant = build(name)
+    assert contestant is not None
+    contestant.train(*batch(1, 500))  # everything is imported and compiled
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    contestant.train(*batch(N, L))
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def machine(threads: int) -> dict[str, str]:
+    """Processor and versions."""
+    def installed(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "-"
+
+    model, flags = platform.processor() or platform.machine(), ""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        flags = next(line for line in lines if line.startswith("flags"))
+    except (OSError, StopIteration):
+        pass
+    units = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f" {name}" in flags]
+    packages = ("torch", "numba", "s5-pytorch", "lrnnx", "torchaudio")
+    return {"processor": f"{model} ({', '.join(units) or 'no wide vectors found'})", "threads": str(threads),
+            "python": platform.python_version(), **{p: installed(p) for p in packages}}
+
+
+def report(found: dict) -> str:
+    """The results as Markdown, ratios first."""
+    speed, memory, base = found["ms_per_clip"], found["peak_mb_per_clip"], found["ms_per_clip"].get(BASE)
+    rows = []
+    for name, ms in speed.items():
+        ratios = [f"{base[k] / ms[k]:.1f}x" if base else "-" for k in ("train", "infer")]
+        mb = memory.get(name)
+        base_mb = memory.get(BASE)
+        ratios.append(f"{mb / base_mb:.2f}" if mb and base_mb else "-")
+        rows.append([name, *ratios, f"{ms['train']:.0f}", f"{ms['infer']:.0f}", f"{mb:.0f}" if mb else "-"])
+    head = ["", "training, times faster", "inference, times faster", "memory, share", "training, ms a clip",
+            "inference, ms a clip", "memory, MB a clip"]
+    lines = ["# Benchmarks on a CPU", "", f"`python -m benchmarks.cpu`: the model of recipe `kws35` (six layers, 96 "
+             f"features, 128 states, both directions), {found['length']:,} samples, batch of {found['batch']}; medians "
+             f"of {found['rounds']} interleaved runs. Times faster and share of memory: against {BASE}.", ""]
+    lines += [_row(head), _row(["---"] * len(head)), *map(_row, rows), "", "## Time against length", ""]
+    lines += ["Training step, compiled, float32, batch of one.", "", _row(["samples", "microseconds a sample"]),
+              _row(["---", "---"]), *(_row([f"{int(L):,}", f"{us:.1f}"]) for L, us in found["us_per_step"].items())]
+    if found.get("minute"):
+        minute = found["minute"]
+        lines += ["", f"A clip of one minute ({MINUTE:,} samples): training step in {minute['seconds']:.1f} s, "
+                  f"{minute['mb']:,.0f} MB."]
+    lines += ["", "## Machine", "", *(f"- {key}: {value}" for key, value in found["machine"].items()), ""]
+    return "\n".join(lines)
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--length", type=int, default=RATE)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--only", nargs="+", choices=list(BUILDERS), default=list(BUILDERS))
+    parser.add_argument("--quick", action="store_true", help="only times at one length")
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    torch.set_num_threads(args.threads)
+    if args.peak:
+        print_peak(args.peak, N=args.batch, L=args.length)
+        return 0
+    contestants = [c for c in map(build, args.only) if c is not None]
+    found = {"batch": args.batch, "length": args.length, "rounds": args.rounds, "machine": machine(args.threads),
+             "ms_per_clip": compare(contestants, N=args.batch, L=args.length, rounds=args.rounds),
+             "peak_mb_per_clip": {}, "us_per_step": {}}
+    if not args.quick:
+        for c in contestants:
+            peak = peak_memory(c.name, N=args.batch, L=args.length, threads=args.threads)
+            found["peak_mb_per_clip"][c.name] = peak and peak / args.batch
+        mine = build("ours, compiled")
+        found["us_per_step"] = linearity(mine, rounds=args.rounds)
+        peak = peak_memory(mine.name, N=1, L=MINUTE, threads=args.threads)
+        if peak:
+            found["minute"] = {"seconds": seconds(mine.train, *batch(1, MINUTE)), "mb": peak}
+    text = report(found)
+    print(text)
+    if not args.quick:
+        write_text(args.out / "benchmarks.json", json.dumps(found, indent=1))
+        write_text(args.out / "benchmarks.md", text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
