@@ -35,6 +35,7 @@ PROSE = """# GPU kernels of the scan, compiled for sm_{arch}
 Written by `python -m benchmarks.compile_report` with Triton {triton}, {warps} warps a program. No GPU took part: this
 is what the compiler made of the kernels, not how fast they run. One thread holds one mode of one chunk of T steps.
 
+- directions: of the scan; the kernels of its gradient (adjoint, and the shorter T before it) run the other way.
 - regs: registers a thread (at most 255); threads: how many fit on a multiprocessor at once (of 2,048).
 - spills: loads and stores of local memory in the machine code; stack and shared: bytes.
 - loads: global loads of one thread, all of them independent of the recurrence.
