@@ -11,11 +11,13 @@ so it is one more pass forward in time. Sums over a frame have the dtype of the 
 Legend: N batch, L samples, M modes, F frames, T = 3 taps, n poles; planar pairs [re | im] of length 2M.
 """
 
+import math
 from functools import cache
 
 import numpy as np
 
-from kws_s5.model.bank_kernel import OFFSET, array, claim, compiled, edge_of
+from kws_s5.model.bank_kernel import array, claim, compiled, edge_of
+from kws_s5.model.bank_vector import OFFSET, advance_gradient
 
 
 @cache
@@ -26,7 +28,7 @@ def gradient_kernel(M: int, n: int, double: bool) -> int:
     c (R, 6M), grad_a (N, 2M) and grad_c (N, 6M), the last two float64 zeros to be filled.
     """
     dtype = np.float64 if double else np.float32
-    A_IM, C, X = M, 2 * M, 8 * M  # offsets into the workspace; at X: n + 1 poles
+    C, X = 2 * M, 8 * M  # offsets into the workspace; at X: n + 1 poles
     Q = X + 2 * (n + 1) * M  # n poles on the bare input
     PAST = Q + 2 * n * M  # x^{n+1} at k-1, then q^n at k, k-1, k-2
     SUM = PAST + 8 * M  # conj(x^n) times each of those four, summed over the frame
@@ -36,6 +38,7 @@ def gradient_kernel(M: int, n: int, double: bool) -> int:
     def backward(job):
         N, L, R, F = job[1], job[2], job[3], job[4]
         grad_out, u = array(job, 5, (N, F, M), dtype), array(job, 6, (N, L), dtype)
+        samples = array(job, 6, (N * L,), dtype)
         lengths, step = array(job, 7, (N,), np.int64), array(job, 8, (R,), np.float64)
         a, c = array(job, 9, (R, 2 * M), dtype), array(job, 10, (R, 6 * M), dtype)
         grad_a, grad_c = array(job, 11, (N, 2 * M), np.float64), array(job, 12, (N, 6 * M), np.float64)
@@ -50,36 +53,13 @@ def gradient_kernel(M: int, n: int, double: bool) -> int:
             S[X:] = 0
             u1 = u2 = dtype(0)
             f, edge, length = 0, edge_of(1, step[r]), lengths[row]
-            for k in range(length):
-                u0 = u[row, k] + dtype(OFFSET)
-                for m in range(M):
-                    for i in range(2):  # the history moves on
-                        S[PAST + (6 + i) * M + m] = S[PAST + (4 + i) * M + m]
-                        S[PAST + (4 + i) * M + m] = S[PAST + (2 + i) * M + m]
-                        S[PAST + i * M + m] = S[X + (2 * n + i) * M + m]
-                    re = S[C + m] * u0 + S[C + 2 * M + m] * u1 + S[C + 4 * M + m] * u2
-                    im = S[C + M + m] * u0 + S[C + 3 * M + m] * u1 + S[C + 5 * M + m] * u2
-                    for p in range(n + 1):
-                        x_re, x_im = S[X + 2 * p * M + m], S[X + 2 * p * M + M + m]
-                        re += S[m] * x_re - S[A_IM + m] * x_im
-                        im += S[m] * x_im + S[A_IM + m] * x_re
-                        S[X + 2 * p * M + m] = re
-                        S[X + 2 * p * M + M + m] = im
-                    re, im = u0, dtype(0)
-                    for p in range(n):
-                        x_re, x_im = S[Q + 2 * p * M + m], S[Q + 2 * p * M + M + m]
-                        re += S[m] * x_re - S[A_IM + m] * x_im
-                        im += S[m] * x_im + S[A_IM + m] * x_re
-                        S[Q + 2 * p * M + m] = re
-                        S[Q + 2 * p * M + M + m] = im
-                    S[PAST + 2 * M + m] = re
-                    S[PAST + 3 * M + m] = im
-                    z_re, z_im = S[Z + m], S[Z + M + m]
-                    for i in range(4):
-                        re, im = S[PAST + 2 * i * M + m], S[PAST + 2 * i * M + M + m]
-                        S[SUM + 2 * i * M + m] += z_re * re + z_im * im
-                        S[SUM + 2 * i * M + M + m] += z_re * im - z_im * re
-                u1, u2 = u0, u1
+            k = 0
+            while k < length:
+                end = min(length, max(k + 1, math.ceil(edge)))  # behind the sample in which the frame ends
+                advance_gradient(S, samples, row * L, k, end, u1, u2, M, n)
+                u2 = u[row, end - 2] + dtype(OFFSET) if end - k > 1 else u1
+                u1 = u[row, end - 1] + dtype(OFFSET)
+                k = end - 1  # the last sample
                 cut = edge - k <= 1.0
                 if cut or (f == 0 and k == length - 1):  # or shorter than a frame: it counts as one
                     beyond = dtype(1.0 - (edge - k)) if cut else dtype(0)
@@ -101,5 +81,6 @@ def gradient_kernel(M: int, n: int, double: bool) -> int:
                             S[SUM + 2 * i * M + M + m] = after_im
                     f += 1
                     edge = edge_of(f + 1, step[r])
+                k = end
 
     return compiled(backward)

@@ -2,9 +2,9 @@
 
     v_k = sum_j c_j u_{k-j},  x^1_k = a x^1_{k-1} + v_k,  x^p_k = a x^p_{k-1} + x^{p-1}_k,  power = |x^n|^2
 
-Nothing of size (L, M) is kept. Outer loops run over time, inner ones over the modes. Everything a clip needs lies in
-one workspace S at offsets known when compiling: so the compiler sees that nothing overlaps, and vectorises. (One long
-function, because numba keeps a compiled closure on disk only when it calls no other closure.) States and sums have the
+Nothing of size (L, M) is kept. Samples between two frame edges run in bank_vector.py, group of modes by group. All a
+clip needs lies in one workspace S at offsets known when compiling. (One long function, because numba keeps a compiled
+closure on disk only when it calls no other closure.) States and sums have the
 dtype of the input. A kernel is a C function of one pointer, the job (ssm/threads.py runs it on torch's own threads):
 
     counter of claimed rows, N, L, R, F, position, finish, addresses of: u, lengths, step, a, c, recent, memory, out
@@ -12,6 +12,7 @@ dtype of the input. A kernel is a C function of one pointer, the job (ssm/thread
 Legend: N batch, L samples, M modes, F frames, T taps, n poles; planar pairs [re | im] of length 2M.
 """
 
+import math
 from functools import cache
 
 import numpy as np
@@ -19,10 +20,10 @@ from numba import carray, cfunc, njit, types
 
 from kws_s5.model.bank_design import TAPS
 from kws_s5.model.bank_frames import TOLERANCE
+from kws_s5.model.bank_vector import OFFSET, advance
 from kws_s5.ssm.scan_cpu_kernels import _address, _claim
 
-assert TAPS == 3, "the loops below are written out for three taps"
-OFFSET = 1e-12  # on every sample: keeps decaying states out of the denormal range, where processors crawl
+assert TAPS == 3, "bank_vector.py is written out for three taps"
 OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
 
 
@@ -70,12 +71,13 @@ def forward_kernel(M: int, n: int, double: bool) -> int:
     the start of the stream. ``finish``: write an incomplete first frame too (clips shorter than a frame).
     """
     dtype = np.float64 if double else np.float32
-    A_IM, C, X, TOTAL = M, 2 * M, 8 * M, (8 + 2 * n) * M  # offsets into S
+    C, X, TOTAL = 2 * M, 8 * M, (8 + 2 * n) * M  # offsets into S
     SIZE = TOTAL + M
 
     def forward(job):
         N, L, R, F, position, finish = job[1], job[2], job[3], job[4], job[5], job[6]
         u, out = array(job, 7, (N, L), dtype), array(job, 14, (N, F, M), dtype)
+        samples = array(job, 7, (N * L,), dtype)
         lengths, step = array(job, 8, (N,), np.int64), array(job, 9, (R,), np.float64)
         a, c = array(job, 10, (R, 2 * M), dtype), array(job, 11, (R, 6 * M), dtype)
         recent, memory = array(job, 12, (N, 2), dtype), array(job, 13, (N, SIZE - X), dtype)
@@ -92,21 +94,15 @@ def forward_kernel(M: int, n: int, double: bool) -> int:
             scale = dtype(1.0 / step[r])
             first, f = int((position + TOLERANCE) / step[r]), 0
             edge = edge_of(first + 1, step[r]) - position
-            for k in range(lengths[row]):
-                u0 = u[row, k] + dtype(OFFSET)
-                for m in range(M):
-                    re = S[C + m] * u0 + S[C + 2 * M + m] * u1 + S[C + 4 * M + m] * u2
-                    im = S[C + M + m] * u0 + S[C + 3 * M + m] * u1 + S[C + 5 * M + m] * u2
-                    for p in range(n):
-                        x_re, x_im = S[X + 2 * p * M + m], S[X + 2 * p * M + M + m]
-                        re += S[m] * x_re - S[A_IM + m] * x_im
-                        im += S[m] * x_im + S[A_IM + m] * x_re
-                        S[X + 2 * p * M + m] = re
-                        S[X + 2 * p * M + M + m] = im
-                    S[TOTAL + m] += re * re + im * im
-                u1, u2 = u0, u1
-                if edge - k <= 1.0:  # the frame ends within this sample
-                    beyond = dtype(1.0 - (edge - k))
+            k, length = 0, lengths[row]
+            while k < length:
+                end = min(length, max(k + 1, math.ceil(edge)))  # behind the sample in which the frame ends
+                advance(S, samples, row * L, k, end, u1, u2, M, n)
+                u2 = u[row, end - 2] + dtype(OFFSET) if end - k > 1 else u1
+                u1 = u[row, end - 1] + dtype(OFFSET)
+                k = end
+                if edge - (k - 1) <= 1.0:  # the frame ends within the last sample
+                    beyond = dtype(1.0 - (edge - (k - 1)))
                     for m in range(M):
                         re, im = S[TOTAL - 2 * M + m], S[TOTAL - M + m]
                         after = beyond * (re * re + im * im)
