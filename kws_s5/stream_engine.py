@@ -14,6 +14,7 @@ from torch import Tensor
 
 from kws_s5.bundle import Bundle
 from kws_s5.errors import UserError
+from kws_s5.model.frozen import can_freeze, freeze
 from kws_s5.rate import step_rescale
 
 State = dict[str, Tensor]
@@ -69,6 +70,7 @@ class CausalEngine:
         self.model, self.n_streams = bundle.model, n_streams
         self.rescale = step_rescale(bundle.rate, rate)
         self.device = next(self.model.parameters()).device
+        self.stream = self.model.stream
         front = self.model.front
         self.stride = 1  # frames of the model for one that is given
         self.step = rate / front.frame_rate
@@ -78,12 +80,15 @@ class CausalEngine:
         self.most = max(1, int(STEPS / n_streams * self.step / self.stride))  # samples
 
     def initial_state(self) -> State:
-        return self.model.initial_state(self.n_streams, self.rescale)
+        state = self.model.initial_state(self.n_streams, self.rescale)
+        if can_freeze(self.model):
+            self.stream = freeze(self.model, float(state["step_rescale"])).stream
+        return state
 
     def run(self, x: Tensor, state: State, start: int) -> tuple[Tensor, State]:
         pieces = []
         for piece in x.split(self.most, 1):
-            logits, state = self.model.stream(piece[..., None].to(self.device), state)
+            logits, state = self.stream(piece[..., None].to(self.device), state)
             pieces.append(logits)
         logits = pieces[0] if len(pieces) == 1 else torch.cat(pieces, 1)
         return logits[:, (-start - 1) % self.stride :: self.stride] if self.stride > 1 else logits, state

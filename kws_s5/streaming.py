@@ -45,7 +45,7 @@ class StreamingSession:
 
     def __init__(self, bundle: Bundle, rate: float, *, n_streams: int = 1, block: float = 0.0,
                  channel_axis: int | None = None) -> None:
-        """Opens a session.
+        """Opens a session for the weights as they are now.
 
         Args:
             rate: Hz, of the sound that will be pushed; nothing is resampled, the model adapts its time step.
