@@ -53,6 +53,7 @@ def _run(arguments: Arguments) -> None:
     if not 0 <= arguments.port <= 65535 or not 0 < arguments.seconds <= 3600 or not 0 < arguments.megabytes <= 1000:
         raise UserError("--port must be 0 to 65535, --seconds 0 to 3600, --megabytes 0 to 1000")
     models = named_models(arguments.models)
+    print("getting ready ...", file=sys.stderr, flush=True)
     try:
         from kws_s5.demo.app import Limits
         from kws_s5.demo.serve import serving

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
+from starlette.requests import ClientDisconnect
+
 API = "/gradio_api"
 OPEN = re.compile(
     r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json|/(assets|static|svelte)/.+"
@@ -65,6 +67,8 @@ class Guard:
             return await _answer(marked, status, reason)
         try:
             await self.app(scope, limited, marked)
+        except ClientDisconnect:
+            pass  # the page was closed in the middle of an upload
         except TooLarge:
             if not sent:
                 await _answer(marked, 413, "too large for this page")

@@ -14,15 +14,21 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
 import gradio as gr
+import numpy as np
 from starlette.middleware import Middleware
 
+from kws_s5.audio import Audio
 from kws_s5.bundle import Bundle
 from kws_s5.demo.app import Limits, build
+from kws_s5.demo.degrade import DEGRADATIONS
 from kws_s5.demo.examples import EXAMPLES
 from kws_s5.demo.guard import Guard
+from kws_s5.demo.live import Live
+from kws_s5.demo.recording import examine
 from kws_s5.errors import UserError
 
 SWEEP = 30.0  # seconds between looks at the folder
+EXAMPLES_FOLDER = "kws-examples"
 HERE = Path(__file__).parent
 
 
@@ -68,9 +74,6 @@ class Sweeper:
                 yield path, status.st_mtime, status.st_size
 
 
-EXAMPLES_FOLDER = "kws-examples"
-
-
 @contextmanager
 def serving(models: Mapping[str, Bundle], *, host: str = "127.0.0.1", port: int = 0,
             limits: Limits = Limits()) -> Iterator[str]:  # noqa: B008 - a frozen value
@@ -84,12 +87,13 @@ def serving(models: Mapping[str, Bundle], *, host: str = "127.0.0.1", port: int 
     Raises:
         UserError: the port is taken.
     """
-    before = os.environ.get("GRADIO_TEMP_DIR")
+    stop = Event()
     with TemporaryDirectory(prefix="kws-demo-", ignore_cleanup_errors=True) as name:
         folder = Path(os.path.realpath(name))
-        os.environ["GRADIO_TEMP_DIR"] = str(folder)
-        stop = Event()
-        try:
+        # gradio asks matplotlib, which the page does not use, for its backend at every call: "agg" is the quick answer
+        with _environment(GRADIO_TEMP_DIR=str(folder), MPLCONFIGDIR=str(folder), MPLBACKEND="agg"):
+            for bundle in models.values():
+                _warm(bundle)
             page = build(models, folder=folder, examples=_examples(folder), limits=limits)
             sweeper = Sweeper(folder, page, limits)
             url = _launch(page, sweeper, host, port or _free_port(host), limits)
@@ -97,12 +101,28 @@ def serving(models: Mapping[str, Bundle], *, host: str = "127.0.0.1", port: int 
             try:
                 yield url
             finally:
+                stop.set()
                 page.close(verbose=False)
-        finally:
-            stop.set()
-            os.environ.pop("GRADIO_TEMP_DIR")
-            if before is not None:
-                os.environ["GRADIO_TEMP_DIR"] = before
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _warm(bundle: Bundle) -> None:
+    """Lets kernels be compiled now and not while somebody speaks."""
+    rate = int(bundle.rate)
+    Live(bundle).push(rate, np.zeros(rate // 2, np.int16))
+    examine(bundle, Audio(np.zeros(rate // 2, np.float32), rate), DEGRADATIONS["8 kHz band-limited"])
 
 
 def _launch(page: gr.Blocks, sweeper: Sweeper, host: str, port: int, limits: Limits) -> str:

@@ -41,6 +41,18 @@ def _tone_stream(words, *, seconds, rate=RATE, length=0.4, noise=1e-4, seed=0):
     return x.astype(np.float32)
 
 
+@pytest.fixture(scope="session")
+def make_tone_bundle():
+    """() -> a fresh copy of the model, for fixtures that live longer than a test."""
+    return _tone_bundle
+
+
+@pytest.fixture(scope="session")
+def make_tone_stream():
+    """As tone_stream, for fixtures that live longer than a test."""
+    return _tone_stream
+
+
 @pytest.fixture
 def tone_bundle():
     """A fresh copy of the model."""
