@@ -104,7 +104,7 @@ def lrnnx() -> nn.Module:
     """S5 of the package lrnnx, one direction (it has no other)."""
     from lrnnx.models.lti.s5 import S5
 
-    return Stack(nn.Sequential(*(S5(H, STATES // 2) for _ in range(LAYERS))))
+    return Stack(nn.Sequential(*(S5(H, STATES // 2, "zoh") for _ in range(LAYERS))))
 
 
 def gru() -> nn.Module:
