@@ -1,8 +1,9 @@
 """Thresholds from a limit on false alarms per hour.
 
-1. Every word starts at ``floor``. The spotter runs on the background; of its alarms the limit allows some, all words
-   together. The allowed ones are those with the highest scores; every other alarm raises the threshold of its word to a
-   little above its score. Repeated until the limit is kept, since decisions influence each other.
+1. Every word starts at ``floor``. The spotter runs on the background, as recorded and in noise: each version has to
+   keep to the limit, since scores near a threshold change with every change of the sound. Of its alarms the limit
+   allows some, all words together: those with the highest scores. Every other alarm raises the threshold of its word to
+   a little above its score. Repeated until the limit is kept, since decisions influence each other.
 2. Where a word's clips score higher than that, the threshold moves up to the middle of the gap: no clip that was hit is
    lost, and new background gets some room.
 Short background proves little: without any alarm in T hours, the true rate is below 3 / T an hour with 95 % confidence.
@@ -21,28 +22,40 @@ ABOVE = 0.01  # of the way from an alarm's score to 1: the same sound at another
 ROUNDS = 1000
 
 
-def calibrate(background: Track, words: Track | None, max_false_alarms_per_hour: float, config: SpotterConfig, *,
-              floor: float = FLOOR) -> dict[str, float]:
+def calibrate(backgrounds: Sequence[Track], words: Track | None, max_false_alarms_per_hour: float,
+              config: SpotterConfig, *, floor: float = FLOOR) -> dict[str, float]:
     """Word -> threshold in [floor, 1].
 
     Args:
-        background: scores on sound without keywords.
+        backgrounds: scores on sound without keywords, one for each version of it; each keeps to the limit.
         words: scores on a stream with keywords at known times; None: step 2 is left out.
         max_false_alarms_per_hour: limit for all words together.
         floor: no threshold is lower, however quiet the background.
     """
-    allowed = int(np.floor(max_false_alarms_per_hour * background.seconds / 3600 + 1e-9))
-    thresholds = _quiet(background, dict.fromkeys(background.words, floor), allowed, config)
+    limit = max_false_alarms_per_hour
+    thresholds = _all_quiet(backgrounds, dict.fromkeys(backgrounds[0].words, floor), limit, config)
     if words is None:
         return thresholds
     raised = _centred(words, thresholds, config)
     # a higher threshold can change which alarms remain; never let that break the limit
-    return _quiet(background, raised, allowed, config)
+    return _all_quiet(backgrounds, raised, limit, config)
 
 
 def hours_needed(max_false_alarms_per_hour: float) -> float:
     """Background without an alarm that would prove the limit with 95 % confidence (Poisson: -ln 0.05 expected)."""
     return -float(np.log(0.05)) / max_false_alarms_per_hour if max_false_alarms_per_hour > 0 else float("inf")
+
+
+def _all_quiet(backgrounds: Sequence[Track], thresholds: dict[str, float], limit: float,
+               config: SpotterConfig) -> dict[str, float]:
+    """Raised until every background keeps to ``limit`` alarms an hour."""
+    before = None
+    while thresholds != before:  # thresholds only rise, so this ends
+        before = thresholds
+        for background in backgrounds:
+            allowed = int(np.floor(limit * background.seconds / 3600 + 1e-9))
+            thresholds = _quiet(background, thresholds, allowed, config)
+    return thresholds
 
 
 def _quiet(background: Track, thresholds: dict[str, float], allowed: int, config: SpotterConfig) -> dict[str, float]:

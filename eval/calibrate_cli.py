@@ -41,8 +41,8 @@ class Arguments:
     """No threshold is set lower than this."""
     rate: float = 0.0
     """Sample rate to calibrate at, in Hz. Default: the training rate."""
-    snr: float = 30.0
-    """Level of pink noise over everything, in dB below the words."""
+    snr: tuple[float, ...] = (30.0, 20.0)
+    """Pink noise in dB below the words: the background has to keep to the limit as recorded and at each of these."""
     seed: int = 0
     out: str = ""
     """Model file to write. Default: the model itself."""
@@ -81,7 +81,7 @@ def calibration(bundle, arguments: Arguments) -> dict:
     """Thresholds and what they give on the material they were chosen on, as JSON values."""
     from kws_s5.eval.calibrate import calibrate, hours_needed
     from kws_s5.eval.sources import from_folder, from_run
-    from kws_s5.eval.stream import progress_bar, tracks
+    from kws_s5.eval.stream import background_track, progress_bar, tracks
     from kws_s5.eval.stream_audio import StreamConditions, gather
     from kws_s5.eval.stream_scores import by_word, row_at
     from kws_s5.events import SpotterConfig
@@ -91,15 +91,18 @@ def calibration(bundle, arguments: Arguments) -> dict:
     material = gather(source.dataset, bundle.labels, arguments.background, description=source.description)
     if not material.background:
         raise UserError("no background: name a folder of recordings without your keywords with --background DIR")
-    conditions = StreamConditions(arguments.rate or bundle.rate, snr=arguments.snr, seed=arguments.seed)
+    rate = arguments.rate or bundle.rate
+    conditions = [StreamConditions(rate, snr=snr, seed=arguments.seed) for snr in (None, *arguments.snr)]
     with progress_bar(arguments.json) as tick:
-        background, words = tracks(bundle, material, conditions, tick)
+        background, words = tracks(bundle, material, conditions[0], tick)
+        noisy = [background_track(bundle, material, c, tick) for c in conditions[1:]]
     config = SpotterConfig()
-    thresholds = calibrate(background, words, arguments.max_fa_per_hour, config, floor=arguments.floor)
+    thresholds = calibrate([background, *noisy], words, arguments.max_fa_per_hour, config, floor=arguments.floor)
     return {
         "thresholds": thresholds, "max_false_alarms_per_hour": arguments.max_fa_per_hour, "data": material.description,
         "background_hours": background.seconds / 3600, "hours_needed": _finite(hours_needed(arguments.max_fa_per_hour)),
-        "rate": conditions.rate, "seed": arguments.seed, **row_at(background, words, thresholds, config),
+        "rate": rate, "snr": list(arguments.snr), "seed": arguments.seed,
+        **row_at(background, words, thresholds, config),
         "by_word": by_word(background, words, thresholds, config),
     }
 

@@ -89,13 +89,19 @@ def measure(bundle: Bundle, material: Material, conditions: StreamConditions, ti
 def tracks(bundle: Bundle, material: Material, conditions: StreamConditions,
            tick: Callable[[float], None]) -> tuple[Track, Track]:
     """Scores on background alone, and on background with words."""
+    stream = _ticking(words_stream(material, conditions), conditions.rate, tick)
+    background = background_track(bundle, material, conditions, tick)
+    return background, listen(bundle, stream, conditions.rate, background.words)
+
+
+def background_track(bundle: Bundle, material: Material, conditions: StreamConditions,
+                     tick: Callable[[float], None]) -> Track:
+    """Scores on background alone."""
     words = keywords_of(bundle)
     if not words:
         raise UserError("this model has no keywords to listen for")
-    streams = (background_stream(material, conditions), words_stream(material, conditions))
-    background, spoken = (listen(bundle, _ticking(stream, conditions.rate, tick), conditions.rate, words)
-                          for stream in streams)
-    return background, spoken
+    stream = _ticking(background_stream(material, conditions), conditions.rate, tick)
+    return listen(bundle, stream, conditions.rate, words)
 
 
 def operating_table(row: dict) -> Table:

@@ -49,7 +49,7 @@ def test_the_upper_limit_is_the_rule_of_three() -> None:
 @pytest.mark.parametrize("allowed", [0, 1, 2, 5])
 def test_calibration_keeps_to_the_limit_and_drops_the_weakest_alarms(allowed) -> None:
     background = track([("a", 10, 0.9), ("a", 20, 0.5), ("b", 30, 0.8), ("b", 40, 0.35)])
-    thresholds = calibrate(background, None, allowed, CONFIG)
+    thresholds = calibrate([background], None, allowed, CONFIG)
     alarms = events_at(background, thresholds, CONFIG)
     assert len(alarms) <= allowed
     scores = sorted((e.score for e in alarms), reverse=True)
@@ -60,14 +60,19 @@ def test_calibration_keeps_to_the_limit_and_drops_the_weakest_alarms(allowed) ->
 def test_thresholds_stand_in_the_gap_below_the_words() -> None:
     background = track([("a", 10, 0.4)])
     words = track([("a", 5, 0.8), ("a", 15, 0.9), ("a", 25, 0.35)], truth=[("a", 5), ("a", 15), ("a", 25)], seconds=60)
-    thresholds = calibrate(background, words, 0.0, CONFIG)
+    thresholds = calibrate([background], words, 0.0, CONFIG)
     assert thresholds["a"] == pytest.approx(0.5 * (0.406 + 0.8)) and thresholds["b"] == 0.3
 
 
 def test_alarms_that_others_had_hidden_are_found_too() -> None:
     """Within the refractory time the second, higher peak shows only when the first is excluded."""
     background = track([("a", 10.0, 0.5), ("a", 10.3, 0.7), ("a", 10.6, 0.9)])
-    assert calibrate(background, None, 0.0, CONFIG)["a"] == pytest.approx(0.901)
+    assert calibrate([background], None, 0.0, CONFIG)["a"] == pytest.approx(0.901)
+
+
+def test_every_version_of_the_background_keeps_to_the_limit() -> None:
+    versions = [track([("a", 10.0, 0.5)]), track([("a", 10.0, 0.7)]), track([("b", 10.0, 0.6)])]
+    assert calibrate(versions, None, 0.0, CONFIG) == pytest.approx({"a": 0.703, "b": 0.604})
 
 
 def test_scores_of_a_stream_are_those_of_the_spotter(tone_bundle, tone_stream) -> None:
