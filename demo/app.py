@@ -127,7 +127,8 @@ def _microphone(calls: Callbacks, name: gr.Dropdown) -> None:
     live = gr.State(None, time_to_live=STATE_SECONDS)
     with gr.Row():
         with gr.Column(scale=3, min_width=320):
-            mic = gr.Audio(sources=["microphone"], type="numpy", streaming=True, label="Microphone", editable=False)
+            mic = gr.Audio(sources=["microphone"], type="numpy", streaming=True, label="Microphone", editable=False,
+                           buttons=[])
             panel = gr.HTML(_in_page(view.hint(MIC_HINT)), elem_id="live")
         with gr.Column(scale=2, min_width=260):
             log = gr.HTML(_in_page(view.hint("Words will appear here.")), elem_id="log")
@@ -141,12 +142,12 @@ def _recording(calls: Callbacks, name: gr.Dropdown, examples: Mapping[str, Path]
     limits = calls.limits
     with gr.Row(elem_classes="examples"):
         buttons = {title: gr.Button(title, size="sm", variant="secondary") for title in examples}
-    clip = gr.Audio(sources=["upload", "microphone"], type="filepath", editable=False, elem_id="clip",
+    clip = gr.Audio(sources=["upload", "microphone"], type="filepath", editable=False, elem_id="clip", buttons=[],
                     label=f"Recording: any rate, up to {limits.seconds:g} s and {limits.megabytes:g} MB")
     _refuse_addresses(clip)
     rate = gr.Radio(list(DEGRADATIONS), value=AS_RECORDED, label="Sample rate that reaches the model", elem_id="rate")
     compared = gr.HTML("", elem_id="comparison", padding=False)
-    heard = gr.Audio(interactive=False, visible=False, editable=False, elem_id="heard")
+    heard = gr.Audio(interactive=False, visible=False, editable=False, elem_id="heard", buttons=["download"])
     result = gr.HTML(_in_page(view.hint(CLIP_HINT)), elem_id="study", padding=False)
     for title, button in buttons.items():
         button.click(lambda path=str(examples[title]): path, None, clip, api_visibility="private",

@@ -134,13 +134,18 @@ def _launch(page: gr.Blocks, sweeper: Sweeper, host: str, port: int, limits: Lim
     try:
         _, url, _ = page.launch(
             server_name=host, server_port=port, share=False, prevent_thread_lock=True, quiet=True, inbrowser=False,
-            theme=theme, css_paths=HERE / "style.css", footer_links=["settings"], allowed_paths=[], app_kwargs={
+            theme=theme, head=_style(), footer_links=["settings"], allowed_paths=[], app_kwargs={
                 "middleware": [guard], "openapi_url": None, "docs_url": None, "redoc_url": None},
             max_file_size=int(limits.megabytes * 1e6), state_session_capacity=limits.sessions, ssr_mode=False,
             pwa=False, mcp_server=False, enable_monitoring=False, run_history=False, show_error=False)
     except OSError as error:
         raise UserError(f"port {port}: is taken; choose another one with --port, or --port 0 for a free one") from error
     return url
+
+
+def _style() -> str:
+    """In the page's head: gradio rewrites the selectors of what it is given as css."""
+    return f"<style>{(HERE / 'style.css').read_text(encoding='utf-8')}</style>"
 
 
 def _examples(folder: Path) -> dict[str, Path]:

@@ -51,7 +51,7 @@ def live_panel(live: Live, train_rate: float) -> str:
     chart = drawing.frame(plot, height=120, seconds=SHOWN, start=end - SHOWN, left="scores",
                           label="scores of the last seconds")
     remark = notice(live.spotter.remark, kind="info") if live.spotter.remark else ""
-    return (f'<div class="kws">{_meter(live)}<dl class="facts">{rows}</dl>{_bars(live)}'
+    return (f'<div class="kws">{_newest(live)}{_meter(live)}<dl class="facts">{rows}</dl>{_bars(live)}'
             f"<div class='plot flags'>{chart}</div>{remark}</div>")
 
 
@@ -59,12 +59,10 @@ def live_log(live: Live) -> str:
     """The words heard, newest first."""
     if not live.log:
         return '<div class="kws">' + hint("Words will appear here.") + "</div>"
-    newest = live.log[0]
     colour = _colours(live.keywords)
-    head = f'<p class="newest" style="--c:var(--w{colour[newest.label]})">{escape(newest.label)}</p>'
     rows = "".join(f'<tr style="--c:var(--w{colour[e.label]})"><td class="time">{_clock(e.end)}</td>'
                    f"<th scope='row'>{escape(e.label)}</th><td>{e.score:.2f}</td></tr>" for e in live.log)
-    return (f'<div class="kws">{head}<table class="log"><thead><tr><th>at</th><th>word</th><th>score</th></tr></thead>'
+    return (f'<div class="kws"><table class="log"><thead><tr><th>at</th><th>word</th><th>score</th></tr></thead>'
             f"<tbody>{rows}</tbody></table></div>")
 
 
@@ -126,7 +124,15 @@ def _scores(hearing: Hearing, *, height: int, seconds: float, words: bool = True
     content += drawing.marks(hearing.events, start=0.0, seconds=seconds, colour_of=_colours(hearing.keywords),
                              words=words)
     heard = ", ".join(f"{e.label} at {e.end:.1f} s" for e in hearing.events) or "no word"
-    return drawing.frame(content, height=height, label=f"scores over time: {heard}", seconds=seconds, left="scores")
+    return drawing.frame(content, height=height, label=f"scores over time: {heard}", seconds=seconds,
+                         left="scores" if words else "")
+
+
+def _newest(live: Live) -> str:
+    if not live.log:
+        return '<p class="newest none">listening</p>'
+    colour = _colours(live.keywords)[live.log[0].label]
+    return f'<p class="newest" style="--c:var(--w{colour})">{escape(live.log[0].label)}</p>'
 
 
 def _bars(live: Live) -> str:

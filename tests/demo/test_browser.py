@@ -23,7 +23,8 @@ def browser(tmp_path_factory, make_tone_stream):
     file = tmp_path_factory.mktemp("microphone") / "words.wav"
     soundfile.write(file, make_tone_stream(WORDS, seconds=2.4, rate=48000), 48000, "PCM_16")
     with playwright.sync_playwright() as p:
-        chromium = p.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, f"--use-file-for-fake-audio-capture={file}"])
+        flags = [*FLAGS, f"--use-file-for-fake-audio-capture={file}"]
+        chromium = p.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield chromium
         chromium.close()
 
@@ -88,7 +89,7 @@ def test_silence_and_mistakes_are_a_line_in_the_page(open_page, demo, tmp_path):
     (tmp_path / "text.wav").write_text("no sound")
     page = open_page()
     give(page, tmp_path / "silent.wav")
-    page.get_by_text("no word found").wait_for()
+    page.locator("#study .said.none").wait_for()
     for name, line in (("long", "longer than 10 s"), ("text", "cannot be read")):
         page.get_by_role("button", name="Clear").first.click()
         give(page, tmp_path / f"{name}.wav")
@@ -103,7 +104,8 @@ def test_rescaling_is_compared_side_by_side_by_keyboard_alone(open_page):
     page.keyboard.press("Enter")
     page.locator("#study .drawing").first.wait_for()
     page.get_by_label("As recorded").focus()
-    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
     page.locator("#comparison .card").nth(2).wait_for()
     assert "Δ × 2" in page.locator("#comparison .ours").inner_text()
     page.locator("#heard audio, #heard #waveform").first.wait_for(state="attached")
