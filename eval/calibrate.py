@@ -18,7 +18,7 @@ from kws_s5.events import SpotterConfig
 from kws_s5.stream_metrics import TOLERANCE
 
 FLOOR = 0.3
-ABOVE = 0.01  # of the way from an alarm's score to 1: the same sound at another rate or chunking scores a little apart
+ABOVE = 0.2  # log odds above an alarm's score: the same sound after another silence scores some 0.1 apart
 ROUNDS = 1000
 
 
@@ -46,6 +46,12 @@ def hours_needed(max_false_alarms_per_hour: float) -> float:
     return -float(np.log(0.05)) / max_false_alarms_per_hour if max_false_alarms_per_hour > 0 else float("inf")
 
 
+def a_little_above(score: float) -> float:
+    """A probability whose log odds are ABOVE higher."""
+    odds = score / max(1.0 - score, 1e-12) * float(np.exp(ABOVE))
+    return max(odds / (1.0 + odds), min(1.0, float(np.nextafter(score, 2.0))))
+
+
 def _all_quiet(backgrounds: Sequence[Track], thresholds: dict[str, float], limit: float,
                config: SpotterConfig) -> dict[str, float]:
     """Raised until every background keeps to ``limit`` alarms an hour."""
@@ -66,8 +72,7 @@ def _quiet(background: Track, thresholds: dict[str, float], allowed: int, config
         if len(alarms) <= allowed or all(thresholds[event.label] >= 1.0 for event in alarms[allowed:]):
             break
         for event in alarms[allowed:]:
-            above = event.score + max(ABOVE * (1.0 - event.score), 1e-9)
-            thresholds[event.label] = min(1.0, max(thresholds[event.label], above))
+            thresholds[event.label] = max(thresholds[event.label], a_little_above(event.score))
     return thresholds
 
 
