@@ -70,8 +70,9 @@ def demo(tmp_path_factory, make_tone_bundle):
                 process.wait(60)
             finally:
                 process.kill()
-    tracebacks = [line for line in lines if line.startswith("Traceback")]
-    assert not tracebacks, "".join(lines)
+    # gradio prints what hostile requests raise in it; nothing of ours may
+    ours = [line for line in lines if line.lstrip().startswith("File") and "/demo/" in line]
+    assert not ours and "Exception in ASGI" not in "".join(lines), "".join(lines)
     assert not list(temporary.glob("kws-demo-*")), "the temporary folder goes with the server"
 
 
