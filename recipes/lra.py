@@ -153,9 +153,10 @@ def lra_image_tiny() -> RunConfig:
 
 
 def lra_pathfinder_tiny() -> RunConfig:
-    """Pathfinder at 20 x 20 with contours of 6 dashes, generated: minutes on two cores."""
-    data = LraData("pathfinder", n_train=6000, n_validation=500, n_test=1000, image_size=20, contour_length=6)
-    return _tiny(lra_pathfinder(), data, d_model=64, n_layers=3, ssm_size=64, blocks=2, epochs=12, batch_size=32)
+    """Pathfinder at 16 x 16 with contours of 5 dashes, generated: minutes on two cores."""
+    data = LraData("pathfinder", n_train=10000, n_validation=500, n_test=1000, image_size=16, contour_length=5)
+    return _tiny(lra_pathfinder(), data, d_model=32, n_layers=3, ssm_size=32, blocks=2, epochs=12, batch_size=32,
+                 dt_min=0.004, dt_max=0.4)
 
 
 def lra_pathx_tiny() -> RunConfig:
@@ -183,9 +184,9 @@ def scifar_tiny() -> RunConfig:
 
 
 def _tiny(run: RunConfig, data: LraData, *, d_model: int, n_layers: int, ssm_size: int, blocks: int, epochs: int,
-          batch_size: int) -> RunConfig:
-    """The same run with less data and a smaller model; longer steps where sequences are shorter are left to it."""
-    ssm = replace(run.model.ssm, ssm_size=ssm_size, blocks=blocks)
+          batch_size: int, dt_min: float = 0.001, dt_max: float = 0.1) -> RunConfig:
+    """The same run with less data and a smaller model; a shorter sequence wants larger steps."""
+    ssm = replace(run.model.ssm, ssm_size=ssm_size, blocks=blocks, dt_min=dt_min, dt_max=dt_max)
     model = replace(run.model, d_model=d_model, n_layers=n_layers, ssm=ssm)
     training = replace(run.training, epochs=epochs, batch_size=batch_size)
     return replace(run, name=f"{run.name}-tiny", data=data, model=model, training=training)

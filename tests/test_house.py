@@ -16,8 +16,9 @@ ALLOWED = {
     "model": {"config", "ssm"},
     "data": {"config"},
     "training": {"config", "ssm", "model", "data", "bundle"},
+    "listening": {"config", "ssm", "model", "data", "bundle"},
     "recipes": {"config", "ssm", "model", "data", "bundle", "training"},
-    "eval": {"config", "ssm", "model", "data", "bundle", "training"},
+    "eval": {"config", "ssm", "model", "data", "bundle", "training", "listening"},
     "demo": {"config", "ssm", "model", "data", "bundle", "eval"},
 }
 FENCES = {
