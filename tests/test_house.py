@@ -19,7 +19,7 @@ ALLOWED = {
     "listening": {"config", "ssm", "model", "data", "bundle"},
     "recipes": {"config", "ssm", "model", "data", "bundle", "training"},
     "eval": {"config", "ssm", "model", "data", "bundle", "training", "listening"},
-    "demo": {"config", "ssm", "model", "data", "bundle", "eval"},
+    "demo": {"config", "ssm", "model", "data", "bundle", "listening", "eval"},
 }
 FENCES = {
     "gradio": {"demo"}, "matplotlib": {"plots"}, "triton": {"ssm"}, "numba": {"ssm", "model"},
