@@ -22,6 +22,7 @@ HEAD = """<div class="kws head"><h1>kws_s5</h1>
 </div>"""
 MIC_HINT = "Press Record, allow the microphone, and say one of the words. The browser's own rate is used as it is."
 CLIP_HINT = "Choose an example, or give a recording of your own."
+FACTORS = (0.2, 1.2)  # of thresholds
 STREAM_EVERY = 0.25  # seconds of sound in a chunk, at least
 STATE_SECONDS = 3600  # a visitor's state is forgotten after so long without sound
 
@@ -58,14 +59,14 @@ class Callbacks:
         """The model in a line."""
         return f'<div class="kws">{view.model_line(name, self.models[name])}</div>'
 
-    def listen(self, chunk: tuple[int, Any] | None, name: str, live: Live | None) -> tuple:
+    def listen(self, chunk: tuple[int, Any] | None, name: str, factor: float, live: Live | None) -> tuple:
         """A chunk of the microphone -> state, panel, log (left as it is while no word comes)."""
         if chunk is None:
             return live, gr.skip(), gr.skip()
         bundle = self.models[name]
         try:
-            fresh = live is None or live.spotter.bundle is not bundle
-            live = Live(bundle) if fresh else live
+            fresh = live is None or live.spotter.bundle is not bundle or live.factor != factor
+            live = Live(bundle, factor) if fresh else live
             events = live.push(*chunk)
         except UserError as error:
             return live, _in_page(view.notice(str(error))), gr.skip()
@@ -78,13 +79,13 @@ class Callbacks:
         live.finish()
         return view.live_panel(live, live.spotter.bundle.rate), view.live_log(live)
 
-    def study(self, path: str | None, choice: str, name: str) -> tuple:
+    def study(self, path: str | None, choice: str, name: str, factor: float = 1.0) -> tuple:
         """A recording -> its pictures, the comparison, and the sound as the model gets it."""
         if not path:
             return _in_page(view.hint(CLIP_HINT)), "", gr.update(value=None, visible=False)
         bundle, degradation = self.models[name], DEGRADATIONS[choice]
         try:
-            made = examine(bundle, load_clip(path, max_seconds=self.limits.seconds), degradation)
+            made = examine(bundle, load_clip(path, max_seconds=self.limits.seconds), degradation, factor=factor)
         except UserError as error:
             return _in_page(view.notice(str(error))), "", gr.update(value=None, visible=False)
         sound = gr.update(value=None, visible=False)
@@ -112,18 +113,21 @@ def build(models: Mapping[str, Bundle], *, folder: Path, examples: Mapping[str, 
     calls, first = Callbacks(models, limits, folder), next(iter(models))
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=False) as page:
         gr.HTML(HEAD)
-        name = gr.Dropdown(list(models), value=first, label="Model", visible=len(models) > 1, interactive=True)
+        with gr.Row():
+            name = gr.Dropdown(list(models), value=first, label="Model", interactive=True)
+            factor = gr.Slider(*FACTORS, value=1.0, step=0.05, label="Thresholds, times the model's own",
+                               info="Lower: more words are found, and more of them are false.")
         about = gr.HTML(calls.about(first))
         name.change(calls.about, name, about, api_visibility="private", show_progress="hidden")
         with gr.Tabs():
             with gr.Tab("Microphone"):
-                _microphone(calls, name)
+                _microphone(calls, name, factor)
             with gr.Tab("Recording"):
-                _recording(calls, name, examples)
+                _recording(calls, name, factor, examples)
     return page
 
 
-def _microphone(calls: Callbacks, name: gr.Dropdown) -> None:
+def _microphone(calls: Callbacks, name: gr.Dropdown, factor: gr.Slider) -> None:
     live = gr.State(None, time_to_live=STATE_SECONDS)
     with gr.Row():
         with gr.Column(scale=3, min_width=320):
@@ -133,12 +137,12 @@ def _microphone(calls: Callbacks, name: gr.Dropdown) -> None:
         with gr.Column(scale=2, min_width=260):
             log = gr.HTML(_in_page(view.hint("Words will appear here.")), elem_id="log")
     _refuse_addresses(mic)
-    mic.stream(calls.listen, [mic, name, live], [live, panel, log], stream_every=STREAM_EVERY, show_progress="hidden",
-               concurrency_limit=calls.limits.streams, api_visibility="private")
+    mic.stream(calls.listen, [mic, name, factor, live], [live, panel, log], stream_every=STREAM_EVERY,
+               show_progress="hidden", concurrency_limit=calls.limits.streams, api_visibility="private")
     mic.stop_recording(calls.stop, live, [panel, log], show_progress="hidden", api_visibility="private")
 
 
-def _recording(calls: Callbacks, name: gr.Dropdown, examples: Mapping[str, Path]) -> None:
+def _recording(calls: Callbacks, name: gr.Dropdown, factor: gr.Slider, examples: Mapping[str, Path]) -> None:
     limits = calls.limits
     with gr.Row(elem_classes="examples"):
         buttons = {title: gr.Button(title, size="sm", variant="secondary") for title in examples}
@@ -152,10 +156,11 @@ def _recording(calls: Callbacks, name: gr.Dropdown, examples: Mapping[str, Path]
     for title, button in buttons.items():
         button.click(lambda path=str(examples[title]): path, None, clip, api_visibility="private",
                      show_progress="hidden")
-    outputs, options = [result, compared, heard], {"concurrency_limit": limits.studies, "concurrency_id": "study"}
-    clip.change(calls.study, [clip, rate, name], outputs, api_name="examine", show_progress_on=[result], **options)
-    gr.on([rate.change, name.change], calls.study, [clip, rate, name], outputs, api_visibility="private",
-          show_progress_on=[result], **options)
+    inputs, outputs = [clip, rate, name, factor], [result, compared, heard]
+    options = {"concurrency_limit": limits.studies, "concurrency_id": "study", "show_progress_on": [result]}
+    clip.change(calls.study, inputs, outputs, api_name="examine", **options)
+    gr.on([rate.change, name.change, factor.change], calls.study, inputs, outputs, api_visibility="private",
+          trigger_mode="always_last", **options)
 
 
 def _in_page(content: str) -> str:

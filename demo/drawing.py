@@ -70,12 +70,14 @@ def heat(image: np.ndarray, *, low: float, high: float, fill: float = 1.0) -> st
 
 
 def curves(times: np.ndarray, scores: np.ndarray, *, start: float, seconds: float, colours: Sequence[int],
-           threshold: float | None = None) -> str:
-    """Scores (f, K) in [0, 1] over ``times`` (f,) of the window [start, start + seconds]."""
-    parts = []
-    if threshold is not None:
-        y = 100 - 96 * threshold
-        parts.append(f'<line class="threshold" x1="0" x2="1000" y1="{y:.1f}" y2="{y:.1f}"/>')
+           thresholds: Sequence[float] = ()) -> str:
+    """Scores (f, K) in [0, 1] over ``times`` (f,) of the window [start, start + seconds].
+
+    A dashed line for the ``thresholds`` (K,): one in grey where they are the same, else each in its word's colour.
+    """
+    lines = dict(zip(thresholds, colours, strict=False))
+    parts = [f'<line class="threshold{" own" if len(lines) > 1 else ""}" style="--c:var(--w{colour})" x1="0" x2="1000" '
+             f'y1="{100 - 96 * value:.1f}" y2="{100 - 96 * value:.1f}"/>' for value, colour in lines.items()]
     step = max(1, -(-len(times) // COLUMNS))
     n = len(times) // step * step
     x = 1000 * (times[:n:step] + (times[step - 1 : n : step] - times[:n:step]) - start) / seconds if n else times[:0]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kws_s5.bundle import Bundle
+from kws_s5.demo.recording import scaled_thresholds
 from kws_s5.errors import UserError
 from kws_s5.events import Event
 from kws_s5.samples import mono
@@ -24,8 +25,11 @@ SILENT = -100.0  # dB
 class Live:
     """Listens to one microphone at its own rate; another rate (or ``over``) starts a new stream and keeps the log."""
 
-    def __init__(self, bundle: Bundle) -> None:
-        self.spotter = KeywordSpotter(bundle, channel_axis=1)  # gradio gives (l,) or (l, channels)
+    def __init__(self, bundle: Bundle, factor: float = 1.0) -> None:
+        """factor: scales the model's thresholds."""
+        self.factor = factor
+        # gradio gives (l,) or (l, channels)
+        self.spotter = KeywordSpotter(bundle, channel_axis=1, thresholds=scaled_thresholds(bundle, factor))
         self.columns = [bundle.labels.index(word) for word in self.spotter.keywords]
         self.level = self.peak = SILENT  # dB of full scale, of the last chunk
         self.log: deque[Event] = deque(maxlen=LOG)  # newest first

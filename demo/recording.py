@@ -6,6 +6,7 @@ Legend: L samples, f frames, K keywords.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,11 @@ from kws_s5.audio import Audio, audio_blocks
 from kws_s5.bundle import Bundle
 from kws_s5.demo.degrade import AS_RECORDED, Degradation
 from kws_s5.errors import UserError
-from kws_s5.events import Event
+from kws_s5.events import Event, SpotterConfig
 from kws_s5.pictures import Picture, front_view, spectrogram
 from kws_s5.resample import resample
 from kws_s5.samples import shown
-from kws_s5.spotter import KeywordSpotter
+from kws_s5.spotter import KeywordSpotter, keywords_of, thresholds_of
 
 BLOCK = 2.0  # seconds
 
@@ -69,15 +70,22 @@ def load_clip(path: str | Path, *, max_seconds: float) -> Audio:
     return Audio(np.concatenate(waveforms), rate, channels)
 
 
-def examine(bundle: Bundle, audio: Audio, degradation: Degradation) -> Study:
-    """Everything the page shows. Raises UserError for sound that the model refuses at any rate."""
-    given = degradation.apply(audio)
-    hearings = [hear(bundle, given, title=_rescaled(bundle, given), explanation="the same weights, told the rate")]
+def scaled_thresholds(bundle: Bundle, factor: float) -> dict[str, float]:
+    """Word -> ``factor`` times the model's own threshold, at most 1."""
+    words = keywords_of(bundle)
+    own = thresholds_of(bundle, words, None, SpotterConfig())
+    return {word: float(np.clip(factor * value, 0.01, 1.0)) for word, value in zip(words, own, strict=True)}
+
+
+def examine(bundle: Bundle, audio: Audio, degradation: Degradation, *, factor: float = 1.0) -> Study:
+    """Everything the page shows; ``factor`` scales the model's thresholds."""
+    given, hear = degradation.apply(audio), partial(_hear, bundle, thresholds=scaled_thresholds(bundle, factor))
+    hearings = [hear(given, title=_rescaled(bundle, given), explanation="the same weights, told the rate")]
     if given.rate != bundle.rate:
         told = f"the model takes it for {_khz(bundle.rate)}: too {'fast' if given.rate < bundle.rate else 'slow'}"
-        hearings.append(hear(bundle, given, told=bundle.rate, title="Step left as it was", explanation=told))
+        hearings.append(hear(given, told=bundle.rate, title="Step left as it was", explanation=told))
         back = Audio(resample(given.waveform, given.rate, bundle.rate), bundle.rate)
-        hearings.append(hear(bundle, back, title=f"Resampled to {_khz(bundle.rate)} first",
+        hearings.append(hear(back, title=f"Resampled to {_khz(bundle.rate)} first",
                              explanation="the usual way: a resampler in front of the model"))
     try:
         front = front_view(bundle, given.waveform, given.rate)
@@ -86,14 +94,20 @@ def examine(bundle: Bundle, audio: Audio, degradation: Degradation) -> Study:
     return Study(given, audio.rate, audio.channels, spectrogram(given.waveform, given.rate), front, tuple(hearings))
 
 
-def hear(bundle: Bundle, audio: Audio, *, told: float = 0.0, title: str = "", explanation: str = "") -> Hearing:
+def is_degraded(degradation: Degradation) -> bool:
+    """Whether the sound differs from what was recorded."""
+    return degradation.name != AS_RECORDED
+
+
+def _hear(bundle: Bundle, audio: Audio, *, thresholds: dict[str, float], told: float = 0.0, title: str = "",
+          explanation: str = "") -> Hearing:
     """Scores and events of a sound; times are those of the sound even where the model is ``told`` another rate (Hz).
 
     A model's refusal becomes ``error``.
     """
     rate = told or audio.rate
     try:
-        spotter = KeywordSpotter(bundle, rate)
+        spotter = KeywordSpotter(bundle, rate, thresholds=thresholds)
         size, columns = max(1, round(BLOCK * rate)), [bundle.labels.index(word) for word in spotter.keywords]
         events, times, scores = [], [], []
         for start in range(0, len(audio.waveform), size):
@@ -108,11 +122,6 @@ def hear(bundle: Bundle, audio: Audio, *, told: float = 0.0, title: str = "", ex
     events = [e._replace(start=e.start * stretch, end=e.end * stretch, time=e.time * stretch) for e in events]
     return Hearing(title, explanation, spotter.keywords, tuple(spotter.thresholds), np.concatenate(times) * stretch,
                    np.concatenate(scores), tuple(events))
-
-
-def is_degraded(degradation: Degradation) -> bool:
-    """Whether the sound differs from what was recorded."""
-    return degradation.name != AS_RECORDED
 
 
 def _rescaled(bundle: Bundle, given: Audio) -> str:

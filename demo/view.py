@@ -45,8 +45,8 @@ def live_panel(live: Live, train_rate: float) -> str:
     times, scores = live.history()
     end = max(SHOWN, times[-1] if len(times) else 0.0)
     colours = [k % drawing.N_COLOURS for k in range(len(live.keywords))]
-    threshold = float(np.mean(live.spotter.thresholds))
-    plot = drawing.curves(times, scores, start=end - SHOWN, seconds=SHOWN, colours=colours, threshold=threshold)
+    same = live.spotter.thresholds if len(set(live.spotter.thresholds)) == 1 else ()  # else the bars show them
+    plot = drawing.curves(times, scores, start=end - SHOWN, seconds=SHOWN, colours=colours, thresholds=same)
     plot += drawing.marks(list(live.log), start=end - SHOWN, seconds=SHOWN, colour_of=_colours(live.keywords))
     chart = drawing.frame(plot, height=120, seconds=SHOWN, start=end - SHOWN, left="scores",
                           label="scores of the last seconds")
@@ -120,7 +120,7 @@ def _scores(hearing: Hearing, *, height: int, seconds: float, words: bool = True
     chosen = sorted(np.argsort(-peaks)[:MOST_CURVES]) if len(peaks) else []
     colours = [int(k) % drawing.N_COLOURS for k in chosen]
     content = drawing.curves(hearing.times, hearing.scores[:, chosen], start=0.0, seconds=seconds, colours=colours,
-                             threshold=float(np.mean(hearing.thresholds)))
+                             thresholds=[hearing.thresholds[k] for k in chosen])
     content += drawing.marks(hearing.events, start=0.0, seconds=seconds, colour_of=_colours(hearing.keywords),
                              words=words)
     heard = ", ".join(f"{e.label} at {e.end:.1f} s" for e in hearing.events) or "no word"
@@ -138,8 +138,10 @@ def _newest(live: Live) -> str:
 def _bars(live: Live) -> str:
     items = "".join(
         f'<li style="--c:var(--w{k % drawing.N_COLOURS})"><span class="word">{escape(word)}</span><span class="bar">'
-        f'<i style="width:{100 * score:.0f}%"></i></span><span class="value">{score:.2f}</span></li>'
-        for k, (word, score) in enumerate(zip(live.keywords, live.scores, strict=True)))
+        f'<i style="width:{100 * score:.0f}%"></i><u style="left:{100 * threshold:.0f}%"></u></span>'
+        f'<span class="value">{score:.2f}</span></li>'
+        for k, (word, score, threshold)
+        in enumerate(zip(live.keywords, live.scores, live.spotter.thresholds, strict=True)))
     return f'<ul class="bars">{items}</ul>'
 
 

@@ -6,7 +6,7 @@ import soundfile
 
 from kws_s5.audio import Audio, save_wav
 from kws_s5.demo.degrade import AS_RECORDED, DEGRADATIONS
-from kws_s5.demo.recording import examine, hear, load_clip
+from kws_s5.demo.recording import examine, load_clip, scaled_thresholds
 from kws_s5.errors import UserError
 
 WORDS = [("low", 0.5), ("high", 1.5), ("low", 2.5)]
@@ -53,8 +53,17 @@ def test_pictures_cover_the_sound(tone_bundle, sound):
 def test_a_rate_that_the_model_refuses_is_a_line_and_not_a_crash(tone_bundle):
     low = Audio(np.zeros(2000, np.float32), 2000)  # the model's lower tone needs no more, its frames do not fit
     tone_bundle.model.front.lowest = 3000.0
-    assert "3000 Hz" in hear(tone_bundle, low).error
-    assert examine(tone_bundle, low, DEGRADATIONS[AS_RECORDED]).front is None
+    study = examine(tone_bundle, low, DEGRADATIONS[AS_RECORDED])
+    assert "3000 Hz" in study.hearings[0].error
+    assert study.front is None
+
+
+def test_thresholds_are_scaled_word_by_word_and_never_above_one(tone_bundle, sound):
+    tone_bundle.thresholds = {"low": 0.4, "high": 0.9}
+    assert scaled_thresholds(tone_bundle, 1.2) == pytest.approx({"high": 1.0, "low": 0.48})
+    strict = examine(tone_bundle, sound, DEGRADATIONS[AS_RECORDED], factor=1.2).hearings[0]
+    assert labels(strict) == ["low", "low"]  # nothing reaches 1
+    assert max(strict.scores[:, 0]) < 1.0
 
 
 @pytest.mark.parametrize("length", [1, 10, 400])

@@ -207,7 +207,8 @@ def _speak(demo, sound):
         with ThreadPoolExecutor(1) as pool:
             answers, reader = [], None
             for start in range(0, len(sound), size):
-                body = {**request, "data": [_upload(http, sound[start : start + size]), "tones", None]}
+                chunk = _upload(http, sound[start : start + size])
+                body = {**request, "data": [chunk, "tones", 1.0, None]}
                 if not event:
                     event = http.post(f"{API}/queue/join", json=body).json()["event_id"]
                     reader = pool.submit(_read, demo, session, answers)
