@@ -8,7 +8,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
@@ -51,13 +51,14 @@ class Sweeper:
     def sweep(self) -> None:
         """Removes what is old, and gradio's memory of it."""
         now = time.time()
-        for path, modified, _ in self._files():
+        for path, modified, _ in list(self._files()):
             if now - modified > self.limits.keep_seconds:
                 path.unlink(missing_ok=True)
-                if path.parent != self.folder and not any(path.parent.iterdir()):
-                    shutil.rmtree(path.parent, ignore_errors=True)
+                if path.parent != self.folder:
+                    with suppress(OSError):  # it may hold others
+                        path.parent.rmdir()
         for names in list(self.page.temp_file_sets):
-            names -= {name for name in list(names) if not os.path.exists(name)}
+            names -= {name for name in names.copy() if not os.path.exists(name)}
 
     def run(self, stop: Event) -> None:
         """Sweeps until told to stop."""
@@ -65,13 +66,12 @@ class Sweeper:
             self.sweep()
 
     def _files(self) -> Iterator[tuple[Path, float, int]]:
-        for path in self.folder.rglob("*"):
-            try:
-                status = path.stat()
-            except FileNotFoundError:
-                continue
-            if path.is_file() and EXAMPLES_FOLDER not in path.parts:
-                yield path, status.st_mtime, status.st_size
+        for folder, inside, names in os.walk(self.folder):
+            inside[:] = [name for name in inside if name != EXAMPLES_FOLDER]
+            for path in (Path(folder, name) for name in names):
+                with suppress(FileNotFoundError):  # files come and go
+                    status = path.stat()
+                    yield path, status.st_mtime, status.st_size
 
 
 @contextmanager
