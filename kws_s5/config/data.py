@@ -178,6 +178,9 @@ class LraData:
     image_size: int = 0
     contour_length: int = 0
     """Generated Pathfinder: pixels a side and dashes of the long curves; 0: the published 32 (Path-X: 128) and 14."""
+    mirror: bool = False
+    """Mirror training pictures left to right at random (Pathfinder, Path-X: any of a square's eight symmetries).
+    Published results: off."""
     seed: int = 0
     """Of generated data, of held-out validation texts and of the choice of examples below the limits."""
     cache: str = ""

@@ -16,7 +16,7 @@ from kws_s5.config import LraData
 from kws_s5.data.lra.choice import limited, random_parts
 from kws_s5.data.lra.image_files import CIFAR_TEST, CIFAR_TRAIN, LABELS, cifar, mnist, mnist_files
 from kws_s5.data.lra.progress import tracked
-from kws_s5.data.lra.sets import PixelSet
+from kws_s5.data.lra.sets import LEFT_RIGHT, PixelSet
 from kws_s5.data.lra.sources import fetched_archive, fetched_mnist, found, given
 from kws_s5.data.lra.store import Writer, prepared, stamp
 from kws_s5.data.splits import Splits
@@ -55,7 +55,8 @@ def build(config: LraData) -> Splits:
     sets = {}
     for split, rows in data.rows.items():
         order = bit_reversal(len(rows[0])) if config.task == "psmnist" and len(rows) else None
-        sets[split] = PixelSet(rows, mean=mean, std=std, order=order)
+        sets[split] = PixelSet(rows, mean=mean, std=std, order=order,
+                               n_symmetries=LEFT_RIGHT if config.mirror and split == "train" else 1)
     name = "CIFAR-10" if is_cifar else "MNIST"
     return Splits(sets["train"], sets["validation"], sets["test"], LABELS[name], 10, n_inputs=len(mean),
                   report={"examples": {split: len(s) for split, s in sets.items()}}, note=f"{name} pixel by pixel")

@@ -16,7 +16,7 @@ from kws_s5.config import LraData
 from kws_s5.data.lra.choice import limited, random_parts
 from kws_s5.data.lra.pathfinder_generator import PATHFINDER_32, PATHFINDER_128, PathfinderSettings, pictures
 from kws_s5.data.lra.progress import tracked
-from kws_s5.data.lra.sets import PixelSet
+from kws_s5.data.lra.sets import ALL_SYMMETRIES, PixelSet
 from kws_s5.data.lra.sources import found, given
 from kws_s5.data.lra.store import Writer, prepared, stamp
 from kws_s5.data.splits import Splits
@@ -32,7 +32,9 @@ Listed = tuple[Path, int]
 def build(config: LraData) -> Splits:
     """Splits of the pictures in ``config.root``, or of generated ones."""
     data = _official(config) if config.root else _generated(config)
-    sets = {split: PixelSet(rows, mean=(0.5,), std=(0.5,)) for split, rows in data.rows.items()}
+    sets = {split: PixelSet(rows, mean=(0.5,), std=(0.5,),
+                            n_symmetries=ALL_SYMMETRIES if config.mirror and split == "train" else 1)
+            for split, rows in data.rows.items()}
     report = {"examples": {split: len(s) for split, s in sets.items()}, "generated": not config.root,
               "left_out": data.meta.get("left_out", [])}
     note = f"{config.task} pictures, " + ("the official files" if config.root else f"generated with seed {config.seed}")

@@ -94,6 +94,22 @@ def test_psmnist_is_the_same_pixels_in_bit_reversed_order(tmp_path: Path) -> Non
     assert permuted.test[2].x.equal(plain.test[2].x[order])
 
 
+def test_mirror_swaps_left_and_right_in_training_only(tmp_path: Path) -> None:
+    write_cifar(tmp_path)
+    plain, splits = (build(LraData("scifar", root=str(tmp_path), mirror=mirror, cache=str(tmp_path / "cache")))
+                     for mirror in (False, True))
+    picture = plain.train[2].x
+    swapped = picture.reshape(32, 32, 3).flip(1).reshape(1024, 3)
+    seen = []
+    for epoch in range(40):
+        splits.train.set_epoch(epoch)
+        x = splits.train[2].x
+        seen.append(1 if x.equal(swapped) else 0)
+        assert x.equal(swapped) or x.equal(picture)
+    assert 10 <= sum(seen) <= 30
+    assert splits.test[2].x.equal(plain.test[2].x)
+
+
 def test_limits_take_that_many_examples(tmp_path: Path) -> None:
     write_cifar(tmp_path)
     splits = build(LraData("image", root=str(tmp_path), n_train=10, n_validation=2, n_test=3,

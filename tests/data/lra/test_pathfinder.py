@@ -1,6 +1,7 @@
 """Pathfinder: labels follow from the construction, balance, no leakage, and the archive's files."""
 
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,21 @@ def test_markers_are_the_brightest_and_lie_where_the_scene_has_them() -> None:
     for x, y in shown.markers:
         assert picture[int(y), int(x)] == 255
     assert 0.5 < np.sort(np.unique(picture))[-2] / 255 <= 0.9
+
+
+def test_mirror_shows_training_pictures_in_eight_ways_that_depend_on_the_epoch(tmp_path: Path) -> None:
+    config = LraData("pathfinder", n_train=8, n_validation=2, n_test=2, image_size=20, contour_length=6,
+                     cache=str(tmp_path))
+    plain, splits = build(config), build(replace(config, mirror=True))
+    square = plain.train[3].x.reshape(20, 20).numpy()
+    ways = {np.rot90(m, k).tobytes() for m in (square, square[:, ::-1]) for k in range(4)}
+    seen = set()
+    for epoch in range(60):
+        splits.train.set_epoch(epoch)
+        seen.add(splits.train[3].x.numpy().tobytes())
+        assert splits.train[3].x.equal(splits.train[3].x)
+    assert seen == ways and len(ways) == 8
+    assert splits.test[1].x.equal(plain.test[1].x)
 
 
 def test_other_sizes_keep_the_proportions() -> None:
