@@ -14,6 +14,7 @@ from kws_s5.config.model import FrameFront
 from kws_s5.errors import UserError
 from kws_s5.model.dense import dense, lecun_normal_
 from kws_s5.model.front import Features, State
+from kws_s5.ssm.scan import HAS_NUMBA
 
 N_CHANNELS = 12
 N_HIDDEN = 30
@@ -30,6 +31,8 @@ class FrameEncoder(nn.Module):
     """(N, L, S * S) grey images, row by row, in [0, 1] -> (N, L, H)."""
 
     fixed_frame_rate = False
+    fuse: bool = True
+    """On CPUs both convolutions run as one operation (frames_kernel.py); False: never, the reference."""
 
     def __init__(self, S: int, H: int, *, append_dt: bool = False, frame_rate: float = 0.0) -> None:
         super().__init__()
@@ -60,23 +63,20 @@ class FrameEncoder(nn.Module):
 
     def _encode(self, x: Tensor, dt: Tensor | None) -> Tensor:
         N, L, _ = x.shape
-        images = x.reshape(N * L, 1, self.image_size, self.image_size)
-        h, weight = self._first(images), self.conv2.weight
-        # channels last: the gradient of this convolution takes half the time on CPUs
-        h, weight = (t.contiguous(memory_format=torch.channels_last) for t in (h, weight))
-        h = F.conv2d(h, weight, self.conv2.bias, stride=2, padding=1)
-        h = F.relu(F.max_pool2d(h, 2))
-        h = F.relu(self.dense1(h.flatten(1))).reshape(N, L, N_HIDDEN)
+        h = self._convolve(x.reshape(N * L, self.image_size, self.image_size))
+        h = F.relu(self.dense1(h)).reshape(N, L, N_HIDDEN)
         if self.append_dt:
             interval = h.new_ones((N, L)) if dt is None else dt.to(h.dtype)
             h = torch.cat([h, interval[..., None]], dim=-1)  # (N, L, 31)
         return self.dense2(h)
 
-    def _first(self, images: Tensor) -> Tensor:
-        """conv1, pooled, then relu (the same as relu, then pooled, at a quarter of the work)."""
+    def _convolve(self, images: Tensor) -> Tensor:
+        """Images (M, S, S) -> (M, 12 * side * side); compiled in one piece where that can be."""
         kernel_fits = images.device.type == "cpu" and images.dtype == torch.float32 and not images.requires_grad
-        if kernel_fits and self.image_size % 2 == 0 and not torch.compiler.is_compiling():
-            from kws_s5.model.frames_kernel import conv_pool
+        can_fuse = self.fuse and HAS_NUMBA and not torch.compiler.is_compiling()
+        if kernel_fits and can_fuse and self.image_size % 2 == 0:
+            from kws_s5.model.frames_kernel import convolve
 
-            return conv_pool(images, self.conv1.weight, self.conv1.bias)
-        return F.relu(F.max_pool2d(self.conv1(images), 2))
+            return convolve(images, self.conv1.weight, self.conv1.bias, self.conv2.weight, self.conv2.bias)
+        h = F.relu(F.max_pool2d(self.conv1(images[:, None]), 2))  # pooled first: the same, at a quarter of the work
+        return F.relu(F.max_pool2d(self.conv2(h), 2)).flatten(1)
