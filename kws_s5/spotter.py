@@ -4,6 +4,7 @@
     for event in spotter.push(chunk, 48000): print(event.label, event.start, event.score)
     for event in spotter.find("meeting.mp3"): ...              # an hour in constant memory
 
+Models are torch's (bundle.py) or exported (export/runtime.py: the file's name ends in .onnx, and torch is not needed).
 streaming.py turns sound into scores, events.py scores into events. All methods may be called from any thread.
 Legend: N streams, K words.
 """
@@ -11,22 +12,38 @@ Legend: N streams, K words.
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 
 from kws_s5.audio import audio_blocks, load_audio
-from kws_s5.bundle import Bundle, load
 from kws_s5.data.manifest import SILENCE, UNKNOWN
 from kws_s5.errors import UserError
 from kws_s5.events import Event, EventFinder, SpotterConfig
-from kws_s5.stream_engine import State
-from kws_s5.streaming import Frames, StreamingSession
+from kws_s5.streaming import Frames, State, StreamingSession
+
+if TYPE_CHECKING:
+    from kws_s5.bundle import Bundle
+    from kws_s5.export.runtime import OnnxModel
 
 BLOCK = 4.0  # seconds of a file at a time
 
 
-def keywords_of(bundle: Bundle, chosen: Sequence[str] = ()) -> tuple[str, ...]:
+def open_model(source: str | Path) -> "Bundle | OnnxModel":
+    """A run folder, model file or shipped name in torch; a file whose name ends in .onnx in onnxruntime.
+
+    Raises UserError when there is no such model, or what it needs is not installed.
+    """
+    if Path(source).suffix == ".onnx":
+        from kws_s5.export.runtime import OnnxModel
+
+        return OnnxModel(source)
+    from kws_s5.bundle import load
+
+    return load(source)
+
+
+def keywords_of(bundle: "Bundle | OnnxModel", chosen: Sequence[str] = ()) -> tuple[str, ...]:
     """The words that can become events, in the model's order; UserError for words that the model does not know."""
     known = tuple(label for label in bundle.labels if label not in (UNKNOWN, SILENCE))
     odd = [word for word in chosen if word not in known]
@@ -35,7 +52,7 @@ def keywords_of(bundle: Bundle, chosen: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(word for word in known if word in chosen) if chosen else known
 
 
-def thresholds_of(bundle: Bundle, words: Sequence[str], given: float | Mapping[str, float] | None,
+def thresholds_of(bundle: "Bundle | OnnxModel", words: Sequence[str], given: float | Mapping[str, float] | None,
                   config: SpotterConfig) -> list[float]:
     """A threshold for each word: ``given`` (one for all, or by word), else the model's own, else the config's.
 
@@ -58,14 +75,14 @@ def thresholds_of(bundle: Bundle, words: Sequence[str], given: float | Mapping[s
 class KeywordSpotter:
     """Finds a model's words in sound of any rate."""
 
-    def __init__(self, model: Bundle | str | Path, rate: float | None = None, *, n_streams: int = 1,
+    def __init__(self, model: "Bundle | OnnxModel | str | Path", rate: float | None = None, *, n_streams: int = 1,
                  keywords: Sequence[str] = (), thresholds: float | Mapping[str, float] | None = None,
                  config: SpotterConfig = SpotterConfig(), block: float = 0.0,  # noqa: B008 - a frozen value
                  channel_axis: int | None = None) -> None:
         """Gets ready to listen.
 
         Args:
-            model: a Bundle, run folder, model file or name of a shipped model.
+            model: a Bundle, run folder, model file, name of a shipped model, or an exported model (.onnx).
             rate: Hz of the stream; None: told by the first ``push``.
             n_streams: streams that advance together (StreamingSession).
             keywords: words of interest; empty: all the model knows but _unknown_ and _silence_.
@@ -75,7 +92,7 @@ class KeywordSpotter:
         Raises:
             UserError: no such model or word, or a model that cannot listen.
         """
-        self.bundle = model if isinstance(model, Bundle) else load(model)
+        self.bundle = open_model(model) if isinstance(model, (str, Path)) else model
         self.config, self.n_streams = config, n_streams
         self.keywords = keywords_of(self.bundle, keywords)
         if not self.keywords:
@@ -139,7 +156,7 @@ class KeywordSpotter:
         with self._lock:
             if self._session is None:
                 raise UserError("state: nothing was heard yet")
-            own = {f"events.{n}.{name}": torch.from_numpy(value) for n, finder in enumerate(self._finders)
+            own = {f"events.{n}.{name}": self._session.stored(value) for n, finder in enumerate(self._finders)
                    for name, value in finder.state().items()}
             return self._session.state() | own
 
@@ -152,7 +169,7 @@ class KeywordSpotter:
             session, finders = spotter._session, spotter._finders
             session.restore({name: value for name, value in state.items() if not name.startswith("events.")})
             for n, finder in enumerate(finders):
-                mine = {name: value.numpy() for name, value in state.items() if name.startswith(f"events.{n}.")}
+                mine = {name: np.asarray(value) for name, value in state.items() if name.startswith(f"events.{n}.")}
                 mine = {name.rsplit(".", 1)[1]: value for name, value in mine.items()}
                 fresh = finder.state()
                 if {k: v.shape for k, v in mine.items()} != {k: v.shape for k, v in fresh.items()}:

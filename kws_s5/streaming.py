@@ -5,23 +5,46 @@
 
 Memory is constant. A chunk may be one sample or minutes, mono or of several channels, integer or float. The rate is the
 sound's own and belongs to the session: another rate needs another session (or ``reset``). A session is for one thread;
-spotter.py adds the lock. Legend: N streams, l samples of a chunk, f frames, K labels.
+spotter.py adds the lock. What runs the model is an engine: torch's (stream_engine.py), or that of an exported model
+(export/runtime.py); nothing here needs torch. Legend: N streams, l samples of a chunk, f frames, K labels.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from kws_s5.bundle import Bundle
 from kws_s5.errors import UserError
 from kws_s5.samples import MAX_CHANNELS, checked_rate, mono
-from kws_s5.stream_engine import State, engine_for, frames_after
 
-WHOLE = {"rate": torch.float64, "position": torch.int64}  # entries of a saved state that are the session's own
+if TYPE_CHECKING:
+    from kws_s5.bundle import Bundle
+    from kws_s5.export.runtime import OnnxModel
+
+State = dict[str, Any]  # tensors or arrays by name, of constant size
+WHOLE = {"rate": np.float64, "position": np.int64}  # entries of a saved state that are the session's own
+TOLERANCE = 1e-6  # samples: an edge this close to a sample's is meant to be there
+
+
+class Engine(Protocol):
+    """What runs the model. States are named arrays of constant size; ``run`` leaves its argument as it was."""
+
+    step: float  # samples from frame to frame; need not be whole
+    remark: str  # what users should know about the way this model listens
+
+    def initial_state(self) -> State: ...
+
+    def run(self, x: np.ndarray, state: State, start: int) -> tuple[np.ndarray, State]:
+        """The next samples x (N, l), l >= 1, of which ``start`` went before -> logits (N, f, K) and the next state."""
+
+    def stored(self, value: np.ndarray) -> Any:
+        """An array in the kind that this engine's states are made of."""
+
+
+def frames_after(n_samples: int, step: float) -> int:
+    """Frames that are complete after so many samples."""
+    return int((n_samples + TOLERANCE) / step)
 
 
 @dataclass(frozen=True)
@@ -43,7 +66,7 @@ class Frames:
 class StreamingSession:
     """N streams of one rate, in step with each other."""
 
-    def __init__(self, bundle: Bundle, rate: float, *, n_streams: int = 1, block: float = 0.0,
+    def __init__(self, bundle: "Bundle | OnnxModel", rate: float, *, n_streams: int = 1, block: float = 0.0,
                  channel_axis: int | None = None) -> None:
         """Opens a session for the weights as they are now.
 
@@ -116,26 +139,31 @@ class StreamingSession:
         """
         assert not self._n_waiting, "flush() first: complete frames wait for their block to fill"
         self._run()  # the samples of an incomplete frame go into the state
-        own = {"rate": torch.tensor(float(self.rate), dtype=torch.float64), "position": torch.tensor(self._position)}
-        return own | {f"model.{name}": value.clone() for name, value in self._state.items()}
+        own = {"rate": self.rate, "position": self._position}
+        own = {name: self._engine.stored(np.array(value, WHOLE[name])) for name, value in own.items()}
+        return own | {f"model.{name}": _copy(value) for name, value in self._state.items()}
 
     def restore(self, state: State) -> None:
         """Goes on where ``state`` was taken. Raises UserError when it belongs to another model, rate or size."""
         for name, dtype in WHOLE.items():
-            if name not in state or state[name].dtype != dtype or state[name].ndim:
+            if name not in state or _type(state[name]) != dtype.__name__ or state[name].ndim:
                 raise UserError(f"state: has no {name}; it is not the state of a session")
         if float(state["rate"]) != self.rate:
             raise UserError(f"state: of a stream at {float(state['rate']):g} Hz, this session has {self.rate:g} Hz")
         model = {name.removeprefix("model."): value for name, value in state.items() if name not in WHOLE}
         if _shapes(model) != _shapes(self._engine.initial_state()):
             raise UserError("state: belongs to another model or another number of streams")
-        self._state = {name: value.clone() for name, value in model.items()}
+        self._state = {name: _copy(value) for name, value in model.items()}
         self._position, self._pending = int(state["position"]), []
         self._n_frames = frames_after(self._position, self._engine.step)
 
+    def stored(self, value: np.ndarray) -> Any:
+        """An array in the kind of the saved states: a tensor, or an array where torch is not used."""
+        return self._engine.stored(value)
+
     def _open(self, rate: float) -> None:
         rate = checked_rate(rate)
-        engine = engine_for(self.bundle, rate, self.n_streams)
+        engine = _engine(self.bundle, rate, self.n_streams)
         self._state = engine.initial_state()  # the last step that can refuse
         self.rate, self._engine = rate, engine
         self._axis, self._channels = self._given_axis, 0
@@ -148,22 +176,22 @@ class StreamingSession:
         """Frames whose samples are all there, but which the model has not seen."""
         return frames_after(self._position, self._engine.step) - self._n_frames
 
-    def _run(self) -> Tensor | None:
+    def _run(self) -> np.ndarray | None:
         """The model on the samples that wait."""
         x = np.concatenate(self._pending, 1) if len(self._pending) > 1 else (self._pending or [None])[0]
         self._pending = []
         if x is None or not x.shape[1]:
             return None
-        logits, self._state = self._engine.run(torch.from_numpy(x), self._state, self._position - x.shape[1])
+        logits, self._state = self._engine.run(x, self._state, self._position - x.shape[1])
         return logits
 
-    def _frames(self, logits: Tensor | None) -> Frames:
+    def _frames(self, logits: np.ndarray | None) -> Frames:
         n = 0 if logits is None else logits.shape[1]
         times = np.arange(self._n_frames + 1, self._n_frames + n + 1) * (self._engine.step / self.rate)
         self._n_frames += n
         if not n:
             return Frames(np.zeros((self.n_streams, 0, len(self.labels)), np.float32), times)
-        return Frames(logits.float().cpu().numpy(), times)
+        return Frames(logits, times)
 
     def _waveforms(self, samples: Any) -> np.ndarray:
         """(N, l) float32."""
@@ -197,5 +225,23 @@ class StreamingSession:
         return mono(samples, channel_axis=self._axis, where="chunk")
 
 
+def _engine(model: "Bundle | OnnxModel", rate: float, n_streams: int) -> Engine:
+    """Exported models bring their engine; the others run in torch, which is not imported before."""
+    if hasattr(model, "engine"):
+        return model.engine(rate, n_streams)
+    from kws_s5.stream_engine import engine_for
+
+    return engine_for(model, rate, n_streams)
+
+
 def _shapes(state: State) -> dict[str, tuple]:
-    return {name: (value.shape, value.dtype) for name, value in state.items()}
+    return {name: (tuple(value.shape), _type(value)) for name, value in state.items()}
+
+
+def _type(value: Any) -> str:
+    """"float32" for tensors and arrays of that type."""
+    return str(value.dtype).removeprefix("torch.")
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if hasattr(value, "clone") else value.copy()
