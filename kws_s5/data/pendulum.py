@@ -53,9 +53,11 @@ class PendulumSet(Dataset):
 
     def __getitem__(self, index: int) -> Example:
         times, is_seen = self.times(index)
-        x = np.zeros((len(times), self.recording.images[0, 0].size), np.float32)  # (L, U)
-        x[is_seen] = self.recording.images[index, self.seen[index]].reshape(is_seen.sum(), -1)
-        x /= 255.0
+        pictures = self.recording.images[index, self.seen[index]]  # uint8
+        x = np.divide(pictures.reshape(len(pictures), -1), 255.0, dtype=np.float32)
+        if len(times) > len(x):
+            seen, x = x, np.zeros((len(times), x.shape[1]), np.float32)  # (L, U)
+            x[is_seen] = seen
         angles = self.recording.angles[index].ravel()  # (F * MOMENTS,)
         y = targets(angles[np.rint(times * MOMENTS).astype(np.int64)])  # (L, K)
         if self.mirror and np.random.default_rng([self.epoch, index]).random() < 0.5:

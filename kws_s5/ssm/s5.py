@@ -130,9 +130,10 @@ class S5SSM(nn.Module):
         values, place = _distinct(dt * step_rescale)  # (N, L), or (M,) different ones
         Delta = values[..., None] * self._Delta(1.0)  # (N, L, P) or (M, P)
         a_re, a_im, g_re, g_im = discretize(*self.Lambda(), Delta, self.ssm.discretization)
-        Lambda_bar, gamma = torch.cat([a_re, a_im], -1), torch.cat([g_re, g_im], -1)
+        system = torch.cat([a_re, a_im, g_re, g_im], -1)
         if place is not None:
-            Lambda_bar, gamma = Lambda_bar[place], gamma[place]  # (N, L, 2P)
+            system = F.embedding(place, system)  # (N, L, 4P); its gradient adds up rows faster than that of an index
+        Lambda_bar, gamma = system.chunk(2, -1)
         v = F.linear(u, self.B.movedim(-1, 0).flatten(0, 1))  # B~ u (N, L, 2P): the gain, new at every step, follows
         return Lambda_bar, multiply(gamma, v.to(gamma.dtype))
 
