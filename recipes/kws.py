@@ -45,6 +45,13 @@ def kws12_logmel() -> RunConfig:
     return replace(run, name="kws12-logmel", model=replace(run.model, front=LogMelFront()))
 
 
+def kws12_cnn() -> RunConfig:
+    """A small log-mel CNN of the kws12 model's size and training: the field's usual design, as a baseline."""
+    run = kws12_logmel()
+    model = replace(run.model, cell="conv", d_model=192, n_layers=6, head=ClassHead(pooling="mean"))
+    return replace(run, name="kws12-cnn", model=model)
+
+
 def kws12_bidirectional() -> RunConfig:
     """The kws12 model with layers that look both ways: whole clips only, no streaming."""
     run = kws12()

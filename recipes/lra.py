@@ -137,7 +137,9 @@ def lra_listops_tiny() -> RunConfig:
 def lra_text_tiny() -> RunConfig:
     """IMDB, the first 1,024 characters of 1,500 reviews: minutes on two cores."""
     data = LraData("text", max_length=1024, n_train=1500, n_validation=500, n_test=1000)
-    return _tiny(lra_text(), data, d_model=64, n_layers=2, ssm_size=32, blocks=4, epochs=12, batch_size=16)
+    run = _tiny(lra_text(), data, d_model=64, n_layers=2, ssm_size=64, blocks=8, epochs=16, batch_size=16, dropout=0.3)
+    return replace(run, optim=replace(run.optim, lr=0.008, ssm_lr=0.004),
+                   training=replace(run.training, average_from=0.75))
 
 
 def lra_retrieval_tiny() -> RunConfig:
@@ -148,8 +150,9 @@ def lra_retrieval_tiny() -> RunConfig:
 
 def lra_image_tiny() -> RunConfig:
     """CIFAR-10 in grey, 1,500 pictures: minutes on two cores."""
-    data = LraData("image", n_train=1500, n_validation=500, n_test=1000)
-    return _tiny(lra_image(), data, d_model=64, n_layers=3, ssm_size=64, blocks=1, epochs=16, batch_size=25)
+    data = LraData("image", n_train=1500, n_validation=500, n_test=1000, mirror=True)
+    return _tiny(lra_image(), data, d_model=48, n_layers=3, ssm_size=64, blocks=1, epochs=30, batch_size=25,
+                 dropout=0.2)
 
 
 def lra_pathfinder_tiny() -> RunConfig:
@@ -179,14 +182,15 @@ def psmnist_tiny() -> RunConfig:
 
 def scifar_tiny() -> RunConfig:
     """CIFAR-10 in colour, 1,500 pictures: minutes on two cores."""
-    data = LraData("scifar", n_train=1500, n_validation=500, n_test=1000)
-    return _tiny(scifar(), data, d_model=64, n_layers=3, ssm_size=64, blocks=1, epochs=16, batch_size=25)
+    data = LraData("scifar", n_train=1500, n_validation=500, n_test=1000, mirror=True)
+    return _tiny(scifar(), data, d_model=48, n_layers=3, ssm_size=64, blocks=1, epochs=30, batch_size=25,
+                 dropout=0.2)
 
 
 def _tiny(run: RunConfig, data: LraData, *, d_model: int, n_layers: int, ssm_size: int, blocks: int, epochs: int,
-          batch_size: int, dt_min: float = 0.001, dt_max: float = 0.1) -> RunConfig:
+          batch_size: int, dropout: float = 0.0, dt_min: float = 0.001, dt_max: float = 0.1) -> RunConfig:
     """The same run with less data and a smaller model; a shorter sequence wants larger steps."""
     ssm = replace(run.model.ssm, ssm_size=ssm_size, blocks=blocks, dt_min=dt_min, dt_max=dt_max)
-    model = replace(run.model, d_model=d_model, n_layers=n_layers, ssm=ssm)
+    model = replace(run.model, d_model=d_model, n_layers=n_layers, ssm=ssm, dropout=dropout)
     training = replace(run.training, epochs=epochs, batch_size=batch_size)
     return replace(run, name=f"{run.name}-tiny", data=data, model=model, training=training)

@@ -11,7 +11,7 @@ Eigenvalues = Literal["free", "clip", "exp"]
 Activation = Literal["full_glu", "half_glu1", "half_glu2", "gelu"]
 Norm = Literal["batch", "layer"]
 Pooling = Literal["mean", "last"]
-Cell = Literal["s5", "gru"]
+Cell = Literal["s5", "gru", "conv"]
 Absent = Literal["floor", "mean"]
 
 
@@ -168,7 +168,7 @@ class ModelConfig:
     rate: float = 0.0
     """Training rate in Hz: audio at this rate has step_rescale 1. 0: the data has no rate."""
     cell: Cell = "s5"
-    """gru: a gated recurrent unit in place of every SSM, as a baseline (``ssm`` and ``activation`` have no effect)."""
+    """gru, conv: a recurrent unit or a convolution for every SSM, as baselines (``ssm``, ``activation`` unused)."""
 
     def __post_init__(self) -> None:
         one_of("model.cell", self.cell, Cell)

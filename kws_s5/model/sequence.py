@@ -17,6 +17,7 @@ from kws_s5.errors import UserError
 from kws_s5.model.front import Features, State, build_front
 from kws_s5.model.heads import ClassHead, build_head
 from kws_s5.model.layer import S5Layer
+from kws_s5.model.layer_conv import ConvLayer
 from kws_s5.model.layer_gru import GRULayer
 
 
@@ -148,6 +149,8 @@ def _build_layer(config: ModelConfig) -> nn.Module:
     norm = {"norm": config.norm, "prenorm": config.prenorm, "norm_momentum": config.norm_momentum}
     if config.cell == "gru":
         return GRULayer(config.d_model, **norm)
+    if config.cell == "conv":
+        return ConvLayer(config.d_model, dropout=config.dropout, **norm)
     return S5Layer(config.d_model, config.ssm, activation=config.activation, dropout=config.dropout, **norm)
 
 
