@@ -8,15 +8,21 @@ states are torch's. (export/runtime.py has the engine of exported models, which 
 Legend: N streams, l samples of a chunk, W samples of a window, f frames, K outputs.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from kws_s5.bundle import Bundle
 from kws_s5.errors import UserError
-from kws_s5.model.frozen import can_freeze, freeze
+from kws_s5.model.sequence import SequenceModel
 from kws_s5.rate import step_rescale
+from kws_s5.ssm.scan import HAS_NUMBA
 from kws_s5.streaming import frames_after
+
+if TYPE_CHECKING:
+    from kws_s5.model.running import Runner
 
 State = dict[str, Tensor]
 MOST_FRAMES = 100.0  # a second; models that decide at every sample are read this often
@@ -54,7 +60,6 @@ class CausalEngine:
         self.model, self.n_streams = bundle.model, n_streams
         self.rescale = step_rescale(bundle.rate, rate)
         self.device = next(self.model.parameters()).device
-        self.stream = self.model.stream
         front = self.model.front
         self.stride = 1  # frames of the model for one that is given
         self.step = rate / front.frame_rate
@@ -62,21 +67,33 @@ class CausalEngine:
             self.stride = max(1, int(rate / MOST_FRAMES))
             self.step = float(self.stride)
         self.most = max(1, int(STEPS / n_streams * self.step / self.stride))  # samples
+        self._runner = _runner(self.model, self.initial_state())
 
     def initial_state(self) -> State:
-        state = self.model.initial_state(self.n_streams, self.rescale)
-        if can_freeze(self.model):
-            self.stream = freeze(self.model, float(state["step_rescale"])).stream
-        return state
+        return self.model.initial_state(self.n_streams, self.rescale)
 
     def run(self, x: np.ndarray, state: State, start: int) -> tuple[np.ndarray, State]:
         pieces = []
-        for piece in torch.from_numpy(x).split(self.most, 1):
-            logits, state = self.stream(piece[..., None].to(self.device), state)
+        for i in range(0, x.shape[1], self.most):
+            logits, state = self._advance(x[:, i : i + self.most], state)
             pieces.append(logits)
-        logits = pieces[0] if len(pieces) == 1 else torch.cat(pieces, 1)
-        logits = logits[:, (-start - 1) % self.stride :: self.stride] if self.stride > 1 else logits
+        logits = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, 1)
+        return logits[:, (-start - 1) % self.stride :: self.stride] if self.stride > 1 else logits, state
+
+    def _advance(self, x: np.ndarray, state: State) -> tuple[np.ndarray, State]:
+        if self._runner is not None:
+            return self._runner.advance(x, state), state
+        logits, state = self.model.stream(torch.from_numpy(x)[..., None].to(self.device), state)
         return _array(logits), state
+
+
+def _runner(model: SequenceModel, state: State) -> "Runner | None":
+    """The compiled way, for the weights as they are now; None for models it does not take."""
+    if not HAS_NUMBA:
+        return None
+    from kws_s5.model.running import Runner, can_freeze
+
+    return Runner(model, state) if can_freeze(model) else None
 
 
 class SlidingEngine:

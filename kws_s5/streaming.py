@@ -28,7 +28,7 @@ TOLERANCE = 1e-6  # samples: an edge this close to a sample's is meant to be the
 
 
 class Engine(Protocol):
-    """What runs the model. States are named arrays of constant size; ``run`` leaves its argument as it was."""
+    """What runs the model. States are named arrays of constant size; ``run`` may write into its argument."""
 
     step: float  # samples from frame to frame; need not be whole
     remark: str  # what users should know about the way this model listens

@@ -115,7 +115,6 @@ def rowwise(expression):
         job, item, r, n, _ = args
         scalar = context.get_value_type(signature.args[4])
         size = signature.args[4].bitwidth // 8
-        lanes = 64 // size
 
         def number(k):
             return builder.load(builder.gep(job, [ir.Constant(INT, k)]))
@@ -125,24 +124,42 @@ def rowwise(expression):
             base, row, clip, per_item = (number(TABLE + 4 * k + i) for i in range(4))
             starts.append(builder.add(builder.add(base, builder.mul(r, row)),
                                       builder.add(builder.mul(n, clip), builder.mul(item, per_item))))
-        features = number(FEATURES)
-        n_vectors = builder.udiv(features, ir.Constant(INT, lanes))
-        done = builder.mul(n_vectors, ir.Constant(INT, lanes))
-
-        def apply(index, kind):
-            offset = builder.mul(index, ir.Constant(INT, size))
-            places = [builder.inttoptr(builder.add(start, offset), kind.as_pointer()) for start in starts]
-            values = [Vector(builder, builder.load(place, align=size)) for place in places]
-            for k, value in expression(*values).items():
-                builder.store(value.value, places[k], align=size)
-
-        with cgutils.for_range(builder, n_vectors) as loop:
-            apply(builder.mul(loop.index, ir.Constant(INT, lanes)), ir.VectorType(scalar, lanes))
-        with cgutils.for_range(builder, builder.sub(features, done)) as loop:
-            apply(builder.add(done, loop.index), scalar)
+        _apply(builder, expression, number(FEATURES), starts, scalar, size)
         return context.get_dummy_value()
 
     def typed(typingctx, job, item, r, n, like):
         return types.void(job, types.int64, types.int64, types.int64, like), emit
 
     return intrinsic(typed)
+
+
+def pointwise(expression):
+    """As ``rowwise``, for one row of float32: expression(a, b, c, d) gives f(n, a, b, c, d) with their addresses."""
+
+    def emit(context, builder, signature, args):
+        _apply(builder, expression, args[0], args[1:], ir.FloatType(), 4)
+        return context.get_dummy_value()
+
+    def typed(typingctx, n, a, b, c, d):
+        return types.void(*[types.int64] * 5), emit
+
+    return intrinsic(typed)
+
+
+def _apply(builder, expression, n, starts, scalar, size) -> None:
+    """Emits the expression for n numbers (of ``size`` bytes) behind every address."""
+    lanes = 64 // size
+    n_vectors = builder.udiv(n, ir.Constant(INT, lanes))
+    done = builder.mul(n_vectors, ir.Constant(INT, lanes))
+
+    def at(index, kind):
+        offset = builder.mul(index, ir.Constant(INT, size))
+        places = [builder.inttoptr(builder.add(start, offset), kind.as_pointer()) for start in starts]
+        values = [Vector(builder, builder.load(place, align=size)) for place in places]
+        for k, value in expression(*values).items():
+            builder.store(value.value, places[k], align=size)
+
+    with cgutils.for_range(builder, n_vectors) as loop:
+        at(builder.mul(loop.index, ir.Constant(INT, lanes)), ir.VectorType(scalar, lanes))
+    with cgutils.for_range(builder, builder.sub(n, done)) as loop:
+        at(builder.add(done, loop.index), scalar)
