@@ -35,6 +35,7 @@ class PendulumSet(Dataset):
         self.recording, self.seen, self.queries = recording, seen, queries
         self.use_dt, self.mirror = use_dt, mirror
         self.epoch = 0
+        self._steps: dict[int, tuple[np.ndarray, np.ndarray, torch.Tensor | None]] = {}
 
     def __len__(self) -> int:
         return len(self.seen)
@@ -52,20 +53,26 @@ class PendulumSet(Dataset):
         return both[order], order < len(seen)
 
     def __getitem__(self, index: int) -> Example:
-        times, is_seen = self.times(index)
+        if index not in self._steps:
+            self._steps[index] = self._answers(index)
+        is_seen, y, dt = self._steps[index]
         pictures = self.recording.images[index, self.seen[index]]  # uint8
         x = np.divide(pictures.reshape(len(pictures), -1), 255.0, dtype=np.float32)
-        if len(times) > len(x):
-            seen, x = x, np.zeros((len(times), x.shape[1]), np.float32)  # (L, U)
+        if len(y) > len(x):
+            seen, x = x, np.zeros((len(y), x.shape[1]), np.float32)  # (L, U)
             x[is_seen] = seen
-        angles = self.recording.angles[index].ravel()  # (F * MOMENTS,)
-        y = targets(angles[np.rint(times * MOMENTS).astype(np.int64)])  # (L, K)
         if self.mirror and np.random.default_rng([self.epoch, index]).random() < 0.5:
             side = round(x.shape[1] ** 0.5)
             x = np.ascontiguousarray(x.reshape(-1, side, side)[:, :, ::-1]).reshape(x.shape)
-            y[:, 0] *= -1.0
-        dt = torch.from_numpy(intervals(times)) if self.use_dt else None
+            y = y * np.float32([-1.0, 1.0])
         return Example(torch.from_numpy(x), torch.from_numpy(y), dt=dt)
+
+    def _answers(self, index: int) -> tuple[np.ndarray, np.ndarray, torch.Tensor | None]:
+        """What does not change from epoch to epoch: which steps are seen (L,), targets (L, K), intervals (L,)."""
+        times, is_seen = self.times(index)
+        angles = self.recording.angles[index].ravel()  # (F * MOMENTS,)
+        y = targets(angles[np.rint(times * MOMENTS).astype(np.int64)])
+        return is_seen, y, torch.from_numpy(intervals(times)) if self.use_dt else None
 
 
 def build(config: PendulumData) -> Splits:

@@ -69,7 +69,8 @@ def build_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.AdamW:
     parameters = dict(model.named_parameters())
     groups = [{"params": [parameters[n] for n in g.parameters], "lr": g.lr, "peak_lr": g.lr,
                "weight_decay": g.weight_decay} for g in parameter_groups(model, config)]
-    return torch.optim.AdamW(groups, betas=(0.9, 0.999), eps=1e-8)
+    on_cpu = all(parameter.device.type == "cpu" for parameter in parameters.values())
+    return torch.optim.AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=on_cpu or None)  # one call, not hundreds
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, config: OptimConfig, *, step: int, n_steps: int,
