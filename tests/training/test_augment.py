@@ -68,6 +68,12 @@ def test_every_switch_changes_sound_but_neither_the_batch_given_nor_its_padding(
         assert torch.equal(after.y, b.y)
 
 
+@pytest.mark.parametrize("name", ["noise", "reverb", "band_limit", "true_rate"])
+def test_a_batch_in_which_chance_picks_no_clip_is_left_alone(name: str) -> None:
+    b = batch(2)
+    assert torch.equal(run(b, AugmentConfig(**{name: 1e-9})).x, b.x)
+
+
 def test_silent_clips_and_loud_settings_stay_finite() -> None:
     b = batch()
     b.x.zero_()
