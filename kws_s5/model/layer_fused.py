@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from kws_s5.model import layer_kernel as kernel
+from kws_s5.model.joint import joint, n_processes
 from kws_s5.model.layer_kernel import Sums, launch
 from kws_s5.model.norm import BATCH_EPSILON
 from kws_s5.model.products import Products, fresh
@@ -133,10 +134,10 @@ class _Layer:
             self._adjoint_sweep(1, g)
         self._adjoint_sweep(0, g)
         dD, dbias, dscale = self.sums.result()
-        n_valid = self._n_valid()
         if self.o.statistics is None:
-            slope = -(dscale * self.inverse * self.gain / n_valid).to(self.x)
-            offset = -(dbias * self.gain / n_valid).to(self.x)
+            all_dscale, all_dbias, n_valid = joint(dscale, dbias, self._n_valid())
+            slope = -(all_dscale * self.inverse * self.gain / n_valid).to(self.x)
+            offset = -(all_dbias * self.gain / n_valid).to(self.x)
         else:
             slope = offset = torch.zeros_like(w.D)
         launch(kernel.NORM_GRADIENT, [self.dy, self.G, self.dy, self.flat, self.mean, self.gain, slope, offset],
@@ -146,14 +147,17 @@ class _Layer:
                 self.dC, dD.to(like), self.dW, self.gate_sums.result()[0].to(like))
 
     def _moments(self) -> tuple[Tensor, Tensor]:
-        sums, origin = Sums(2, len(self.flat), self.x), self.flat[0].clone()
+        sums, (origin,) = Sums(2, len(self.flat), self.x), joint(self.flat[0].clone())
+        origin /= n_processes()
         launch(kernel.MOMENTS, [self.flat, origin], first=0, L=self.L, lengths=self.o.lengths, sums=sums)
-        mean, square = sums.result() / self._n_valid()
+        total, n_valid = joint(sums.result(), self._n_valid())
+        mean, square = total / n_valid
         return (origin + mean).to(self.x), (square - mean * mean).clamp(min=0.0).to(self.x)
 
-    def _n_valid(self) -> float:
+    def _n_valid(self) -> Tensor:
         lengths = self.o.lengths
-        return self.N * self.L if lengths is None else max(1, int(lengths.clamp(0, self.L).sum()))
+        n_valid = self.N * self.L if lengths is None else max(1, int(lengths.clamp(0, self.L).sum()))
+        return torch.tensor(n_valid, dtype=torch.float64)
 
     def _sweep(self, starts: Tensor, *, backward: bool, into: Any) -> None:
         """Scans all tiles in one direction, keeps the state before each in ``starts``; into(tile, u, xs) goes on."""

@@ -2,7 +2,8 @@
 
 BatchNorm: statistics over batch and time together, padding left out; running = momentum * running + (1 - momentum) *
 batch, biased variance, epsilon 1e-5. LayerNorm: epsilon 1e-6. Parameters are called scale and bias. In evaluation
-BatchNorm is one affine map per feature, so it streams; its statistics stay in float32 under autocast.
+BatchNorm is one affine map per feature, so it streams; its statistics stay in float32 under autocast. Several processes
+share them (joint.py).
 
 Legend: N batch, L steps, H features.
 """
@@ -12,6 +13,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from kws_s5.model.joint import joint, n_processes
 
 BATCH_EPSILON = 1e-5
 LAYER_EPSILON = 1e-6
@@ -36,7 +39,7 @@ class BatchNorm(nn.Module):
             return torch.addcmul(self.bias - self.mean * gain, x, gain)  # (N, L, H)
         with torch.autocast(x.device.type, enabled=False):
             n_steps = x.shape[0] * x.shape[1]
-            if lengths is None and n_steps > 1:
+            if lengths is None and n_steps > 1 and n_processes() == 1:
                 return self._all_steps(x.to(self.scale.dtype), n_steps)
             return self._valid_steps(x.to(self.scale.dtype), lengths)
 
@@ -49,11 +52,9 @@ class BatchNorm(nn.Module):
 
     def _valid_steps(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         N, L, H = x.shape
-        if lengths is None:
-            weights = x.new_full((N * L,), 1.0 / (N * L))
-        else:
-            mask = valid_steps(lengths, L).to(x.dtype)  # (N, L)
-            weights = (mask / mask.sum().clamp(min=1.0)).reshape(N * L)
+        mask = x.new_ones(N, L) if lengths is None else valid_steps(lengths, L).to(x.dtype)
+        (n_valid,) = joint(mask.sum())
+        weights = (mask / n_valid.clamp(min=1.0)).reshape(N * L)
         y, mean, var = _WeightedNorm.apply(x.reshape(N * L, H), weights, self.scale, self.bias)
         self.remember(mean, var)
         return y.reshape(N, L, H)
@@ -84,18 +85,18 @@ def valid_steps(lengths: Tensor, L: int) -> Tensor:
 
 
 class _WeightedNorm(torch.autograd.Function):
-    """y = (x - mean) / sqrt(var + epsilon) * scale + bias with mean and var weighted over rows.
+    """y = (x - mean) / sqrt(var + epsilon) * scale + bias with mean and var weighted over the rows of all processes.
 
-    x (M, H), weights (M,) of sum 1 -> y (M, H), mean (H,), var (H,); only y carries a gradient. One row-sized tensor is
+    x (M, H), weights (M,), of sum 1 over all processes -> y (M, H), mean (H,), var (H,); only y carries a gradient. One row-sized tensor is
     kept for the backward pass, where plain autograd would keep three:
     dx_i = scale / sigma * (dy_i - w_i (sum_j dy_j + xhat_i sum_j dy_j xhat_j)).
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weights: Tensor, scale: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        mean = weights @ x
+        (mean,) = joint(weights @ x)
         centred = x - mean
-        var = weights @ centred.square()
+        (var,) = joint(weights @ centred.square())
         inverse = torch.rsqrt(var + BATCH_EPSILON)
         ctx.save_for_backward(x, weights, scale, mean, inverse)
         ctx.mark_non_differentiable(mean, var)
@@ -106,5 +107,6 @@ class _WeightedNorm(torch.autograd.Function):
         x, weights, scale, mean, inverse = ctx.saved_tensors
         xhat = (x - mean).mul_(inverse)
         dbias, dscale = dy.sum(0), (dy * xhat).sum(0)
-        through_statistics = xhat.mul_(dscale).add_(dbias).mul_(weights[:, None])
+        all_dbias, all_dscale = joint(dbias, dscale)
+        through_statistics = xhat.mul_(all_dscale).add_(all_dbias).mul_(weights[:, None])
         return (dy - through_statistics).mul_(scale * inverse), None, dscale, dbias
