@@ -87,8 +87,8 @@ def valid_steps(lengths: Tensor, L: int) -> Tensor:
 class _WeightedNorm(torch.autograd.Function):
     """y = (x - mean) / sqrt(var + epsilon) * scale + bias with mean and var weighted over the rows of all processes.
 
-    x (M, H), weights (M,), of sum 1 over all processes -> y (M, H), mean (H,), var (H,); only y carries a gradient. One row-sized tensor is
-    kept for the backward pass, where plain autograd would keep three:
+    x (M, H), weights (M,), of sum 1 over all processes -> y (M, H), mean (H,), var (H,); only y carries a gradient. One
+    row-sized tensor is kept for the backward pass, where plain autograd would keep three:
     dx_i = scale / sigma * (dy_i - w_i (sum_j dy_j + xhat_i sum_j dy_j xhat_j)).
     """
 
