@@ -72,6 +72,8 @@ class Arguments:
     """Of the noise."""
     batch_size: int = 64
     """Clips that the model sees at once."""
+    processes: int = 1
+    """That share the clips, each with its own copy of the model; the results stay the same."""
     out: str = ""
     """Folder for results.json and the plots. Default: eval (or eval-<data>) in the run folder, else eval-<model>."""
     json: Flag = False

@@ -24,6 +24,8 @@ from kws_s5.eval.sources import Source, from_folder, from_run
 
 def run(arguments: Arguments) -> None:
     """The command. Raises UserError for what the user can mend."""
+    if arguments.batch_size < 1 or arguments.processes < 1:
+        raise UserError("--batch-size and --processes must be 1 or more")
     bundle = load(arguments.model)
     folders = [file for file in arguments.files if file.is_dir()]
     if arguments.files and not folders:
@@ -44,7 +46,8 @@ def run(arguments: Arguments) -> None:
 def _report(bundle: Bundle, source: Source, arguments: Arguments, out: Path) -> None:
     conditions = conditions_of(bundle, source, arguments)
     with _progress(arguments, len(conditions) * len(source.dataset)) as done:
-        results = evaluate(bundle, source.dataset, conditions, batch_size=arguments.batch_size, progress=done)
+        results = evaluate(bundle, source.dataset, conditions, batch_size=arguments.batch_size,
+                           processes=arguments.processes, progress=done)
     own_rate = source.own_rates[0] if len(source.own_rates) == 1 else 0.0
     found = report.summary(bundle, results, data=source.description, own_rate=own_rate, remarks=source.remarks)
     written = report.write(found, out)

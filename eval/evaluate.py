@@ -1,11 +1,13 @@
 """Runs a trained model over a data set under each condition and keeps what it said about every clip.
 
-Clips are read one batch at a time, so memory does not grow with the data set. Legend: n clips, K classes.
+Clips are read one batch at a time, so memory does not grow with the data set. Batches may be shared out over processes:
+they are the same ones, so the results are too. Legend: n clips, K classes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -18,11 +20,22 @@ from kws_s5.config import LogMelFront
 from kws_s5.data.batch import Batch, Example, collate
 from kws_s5.errors import UserError
 from kws_s5.eval.noise import Noise, noise_from
+from kws_s5.eval.processes import in_processes
 from kws_s5.eval.protocol import Condition, heard
 from kws_s5.ssm.s5 import S5SSM
 from kws_s5.training.objective import add, build_objective
 
 Progress = Callable[[int], None]
+Said = tuple[np.ndarray, np.ndarray, np.ndarray]  # truth, predicted, confidence
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The clips first ... end - 1 under one condition: one batch."""
+
+    condition: Condition
+    first: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,7 @@ class Result:
 
 
 def evaluate(
-    bundle: Bundle, dataset: Dataset, conditions: Sequence[Condition], *, batch_size: int = 64,
+    bundle: Bundle, dataset: Dataset, conditions: Sequence[Condition], *, batch_size: int = 64, processes: int = 1,
     progress: Progress = lambda n: None,
 ) -> list[Result]:
     """One Result a condition, in their order.
@@ -52,6 +65,7 @@ def evaluate(
     Args:
         bundle: a classifier of sound, with a training rate.
         dataset: of Examples (L, 1) with their rates; read once for each condition.
+        processes: that share the batches; with 1 the work is done here.
         progress: called with the number of clips done since its last call.
 
     Raises:
@@ -60,7 +74,20 @@ def evaluate(
     assert bundle.rate, "a model without a rate is evaluated by evaluate_plain"
     for condition in conditions:
         _check(bundle, condition)
-    return [_evaluate(bundle, dataset, condition, batch_size, progress) for condition in conditions]
+    if not len(dataset):
+        raise UserError("there are no clips to evaluate on; choose another --split or --data")
+    firsts = range(0, len(dataset), batch_size)
+    pieces = [Piece(condition, first, min(first + batch_size, len(dataset)))
+              for condition in conditions for first in firsts]
+    answers = in_processes(bundle, dataset, pieces, min(processes, len(pieces))) if processes > 1 else (
+        listen(bundle, dataset, piece) for piece in pieces)
+    said = []
+    for piece, answer in zip(pieces, answers, strict=True):
+        said.append(answer)
+        progress(piece.end - piece.first)
+    n = len(firsts)  # pieces of a condition
+    return [Result(condition, *map(np.concatenate, zip(*said[i * n : (i + 1) * n], strict=True)))
+            for i, condition in enumerate(conditions)]
 
 
 def evaluate_plain(bundle: Bundle, dataset: Dataset, *, batch_size: int = 64,
@@ -92,30 +119,22 @@ def evaluation_options(model: nn.Module, condition: Condition) -> Iterator[None]
             layer.interpolation, layer.mask_above_nyquist = interpolation, mask
 
 
-def _evaluate(bundle: Bundle, dataset: Dataset, condition: Condition, batch_size: int, progress: Progress) -> Result:
-    noise = noise_from(condition.noise) if condition.snr is not None else None
-    truth, predicted, confidence = [], [], []
-    first = 0
+def listen(bundle: Bundle, dataset: Dataset, piece: Piece) -> Said:
+    """What the model says about one batch of clips."""
+    condition = piece.condition
+    noise = _noise(condition.noise) if condition.snr is not None else None
+    batch = collate([_heard(dataset[i], condition, bundle.rate, noise, i) for i in range(piece.first, piece.end)])
     with evaluation_options(bundle.model, condition):
-        for examples in _batches(dataset, batch_size):
-            batch = collate([_heard(example, condition, bundle.rate, noise, first + i)
-                             for i, example in enumerate(examples)])
-            probabilities = _probabilities(bundle, batch, condition)  # (N, K)
-            top = probabilities.max(-1)
-            truth.append(batch.y)
-            predicted.append(top.indices)
-            confidence.append(top.values)
-            first += len(examples)
-            progress(len(examples))
-    if not first:
-        raise UserError("there are no clips to evaluate on; choose another --split or --data")
-    columns = (torch.cat(parts).numpy() for parts in (truth, predicted, confidence))
-    return Result(condition, *columns)
+        top = _probabilities(bundle, batch, condition).max(-1)  # of (N, K)
+    return batch.y.numpy(), top.indices.numpy(), top.values.numpy()
 
 
 def _probabilities(bundle: Bundle, batch: Batch, condition: Condition) -> Tensor:
     logits = bundle.logits(batch, rescale=condition.treatment != "none")
     return logits.float().softmax(-1).cpu()
+
+
+_noise = cache(noise_from)  # a folder of recordings is read once
 
 
 def _heard(example: Example, condition: Condition, train_rate: float, noise: Noise | None, index: int) -> Example:

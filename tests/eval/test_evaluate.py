@@ -45,6 +45,19 @@ def test_batch_size_changes_nothing_but_the_speed(clips):
     assert sum(counts) == 48
 
 
+def test_processes_change_nothing_but_the_speed(clips):
+    bundle, dataset = clips
+    counts = []
+    conditions = [Condition(), Condition(8000, "decimate", snr=10.0), Condition()]
+    alone = evaluate(bundle, dataset, conditions, batch_size=5)
+    shared = evaluate(bundle, dataset, conditions, batch_size=5, processes=2, progress=counts.append)
+    for a, b in zip(alone, shared, strict=True):
+        assert a.condition == b.condition
+        assert (a.truth == b.truth).all()
+        assert (a.confidence == b.confidence).all()
+    assert sum(counts) == 3 * 24
+
+
 def test_options_reach_every_layer_and_are_taken_back(clips):
     bundle, dataset = clips
     layers = [module for module in bundle.model.modules() if isinstance(module, S5SSM)]
