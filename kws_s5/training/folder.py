@@ -1,4 +1,7 @@
-"""The folder of a run: one process in it at a time, not overwritten by accident, resumed with the same options."""
+"""The folder of a run: one process in it at a time, not overwritten by accident, resumed with the same options.
+
+What an earlier run left is removed only when the new one is about to start: a mistake in the options costs nothing.
+"""
 
 import json
 from collections.abc import Iterator
@@ -52,22 +55,37 @@ def _enter(out: Path, *, resume: bool, overwrite: bool) -> bool:
         if not overwrite:
             raise UserError(f"{out}: holds a run already; add --resume to continue it, --overwrite to start anew, "
                             "or choose another --training.out")
-    elif not overwrite and any(not path.name.startswith(".") for path in out.iterdir()):
+        if not _of_a_run(out / CONFIG):
+            raise UserError(f"{out}: its {CONFIG} is not of kws-train; choose another --training.out")
+    elif any(not path.name.startswith(".") for path in out.iterdir()):
         raise UserError(f"{out}: not empty, and not a run of kws-train; choose another --training.out")
-    for name in FILES if overwrite else ():
-        (out / name).unlink(missing_ok=True)
     return False
 
 
+def check_config(out: Path, config: RunConfig) -> None:
+    """Proves that the run being resumed has the same options."""
+    changed = list(_differences(_read(out / CONFIG), to_dict(config)))
+    if changed:
+        key, old, new = changed[0]
+        raise UserError(f"{out}: cannot resume with other options: {key} was {old!r}, now {new!r}")
+
+
 def record_config(out: Path, config: RunConfig, *, resuming: bool) -> None:
-    """Writes config.json, or proves that the run being resumed has the same options."""
-    if resuming:
-        changed = list(_differences(_read(out / CONFIG), to_dict(config)))
-        if changed:
-            key, old, new = changed[0]
-            raise UserError(f"{out}: cannot resume with other options: {key} was {old!r}, now {new!r}")
-    if rank_zero_only.rank == 0:
-        write_json(out / CONFIG, to_dict(config))
+    """Writes config.json; a run that does not go on with an earlier one removes its files first."""
+    if rank_zero_only.rank != 0:
+        return
+    for name in () if resuming else FILES:
+        (out / name).unlink(missing_ok=True)
+    write_json(out / CONFIG, to_dict(config))
+
+
+def _of_a_run(path: Path) -> bool:
+    """Whether a config.json is a run's, also a damaged one; those of other programs are left alone."""
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True
+    return isinstance(config, dict) and {"data", "model", "training"} <= config.keys()
 
 
 def _read(path: Path) -> dict:

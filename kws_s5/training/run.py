@@ -26,7 +26,7 @@ from kws_s5.errors import UserError
 from kws_s5.model import build_model
 from kws_s5.training.checkpoint import WholeFileIO, read_checkpoint
 from kws_s5.training.finish import finish, save_model
-from kws_s5.training.folder import RESULTS, record_config, run_folder
+from kws_s5.training.folder import RESULTS, check_config, record_config, run_folder
 from kws_s5.training.interrupt import Interrupted, handled
 from kws_s5.training.keeper import CHECKPOINT, Keeper
 from kws_s5.training.objective import build_objective
@@ -64,8 +64,11 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
             console.print(f"nothing to resume in {out}: starting")
         splits = splits or build(config.data)
         config = completed(config, splits)
-        record_config(out, config, resuming=resuming)
+        if resuming:
+            check_config(out, config)
+        _trainer(config)  # shows mistakes in the options while nothing is written yet
         task = _task(config, splits, out, console, resuming=resuming)
+        record_config(out, config, resuming=resuming)
         try:
             _fit(task, out, console)
             finish(task, _trainer(config), out, console, command=command)
@@ -146,7 +149,7 @@ def _trainer(config: RunConfig, **options: Any) -> pl.Trainer:
             precision=training.precision, gradient_clip_val=config.optim.clip_norm or None, plugins=plugins,
             logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
             num_sanity_val_steps=0, reload_dataloaders_every_n_epochs=1, use_distributed_sampler=False, **options)
-    except (ValueError, pl.utilities.exceptions.MisconfigurationException) as error:
+    except (ValueError, ImportError, pl.utilities.exceptions.MisconfigurationException) as error:
         raise UserError(f"training: {str(error).splitlines()[0]}") from error
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import resource
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from toys import LABELS, Tones, tones, toy_config
 
 from kws_s5.bundle import load
-from kws_s5.config import GaussianHead, LinearFront, RunConfig, from_dict
+from kws_s5.config import GaussianHead, KeywordData, LinearFront, RunConfig, from_dict
 from kws_s5.data.batch import Example, collate
 from kws_s5.errors import UserError
 from kws_s5.lock import locked
@@ -87,6 +88,41 @@ def test_overwrite_starts_anew_and_leaves_other_files(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     train(replace(config, training=replace(config.training, epochs=2)), splits=tones(), overwrite=True)
     assert len(log(tmp_path)) == 2 and (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_mistake_never_costs_the_run_that_was_to_be_overwritten(finished: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(finished, tmp_path / "run")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    config = toy_config(out=str(out))
+    for wrong in ({"init": "nowhere"}, {"accelerator": "abacus"}, {"accelerator": "tpu"}, {"precision": "7"}):
+        with pytest.raises(UserError, match=r"nowhere|training: "):
+            train(replace(config, training=replace(config.training, **wrong)), splits=tones(), overwrite=True)
+    with pytest.raises(UserError, match="no such folder"):
+        train(replace(config, data=KeywordData(str(tmp_path / "nowhere"))), overwrite=True)
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_mistake_leaves_no_run_behind(tmp_path: Path) -> None:
+    config = toy_config(out=str(tmp_path / "run"), epochs=1)
+    with pytest.raises(UserError, match="training: "):
+        train(replace(config, training=replace(config.training, accelerator="abacus")), splits=tones())
+    train(config, splits=tones())  # without --overwrite
+
+
+def test_overwrite_is_for_runs_only(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_text("not ours")
+    with pytest.raises(UserError, match="not a run of kws-train"):
+        train(toy_config(out=str(tmp_path)), splits=tones(), overwrite=True)
+    (tmp_path / "config.json").write_text('{"architectures": ["of another program"]}')
+    with pytest.raises(UserError, match="not of kws-train"):
+        train(toy_config(out=str(tmp_path)), splits=tones(), overwrite=True)
+    assert (tmp_path / "model.safetensors").read_text() == "not ours"
+
+
+def test_a_run_may_start_from_the_model_it_replaces(finished: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(finished, tmp_path / "run")
+    train(toy_config(out=str(out), epochs=1, init=str(out)), splits=tones(), overwrite=True)
+    assert len(log(out)) == 1
 
 
 def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
