@@ -23,9 +23,10 @@ from kws_s5.ssm.hippo import make_dplr_hippo_blocks
 from kws_s5.ssm.init import init_B, init_C, init_log_step
 from kws_s5.ssm.interpolation import below_nyquist, linear_states, linear_weights
 from kws_s5.ssm.memo import Memo
-from kws_s5.ssm.scan import scan
+from kws_s5.ssm.scan import HAS_NUMBA, scan
 from kws_s5.ssm.scan_reference import multiply
 
+SMALL = 1 << 20  # N L P up to which one thread does (scan_grid.py)
 CLIP = -1e-4  # largest real part with eigenvalues="clip", as in the official code
 
 
@@ -87,9 +88,8 @@ class S5SSM(nn.Module):
             xs = linear_states(u, self.B, self._linear_weights(step_rescale), lengths=lengths, initial=initial,
                                bidirectional=self.ssm.bidirectional)  # (N, L, 2P or 4P)
         else:
-            Lambda_bar, Bu = self._drive(u, step_rescale, dt)  # Bu: (N, L, 2P)
             direction = "both" if self.ssm.bidirectional else "forward"
-            xs = scan(Lambda_bar, Bu, direction=direction, initial=initial)  # (N, L, 2P or 4P)
+            xs = self._states(u, step_rescale, dt, initial, direction)  # (N, L, 2P or 4P)
         ys = torch.addcmul(F.linear(xs, self._readout()), self.D, u)  # (N, L, H)
         return (ys, self._last_state(xs, lengths, initial)) if return_state else ys
 
@@ -120,22 +120,34 @@ class S5SSM(nn.Module):
         depends = (step_rescale, self.mask_above_nyquist, self.Lambda_re, self.Lambda_im, self.log_step, self.B)
         return self._system_memo(lambda: self._system(step_rescale), *depends)
 
+    def _states(self, u: Tensor, step_rescale: float | Tensor, dt: Tensor | None, initial: Tensor | None,
+                direction: str) -> Tensor:
+        """(N, L, 2P or 4P), without any tensor of L x P x H."""
+        if dt is None:
+            return scan(*self._drive(u, step_rescale, None), direction=direction, initial=initial)
+        systems, place, v = self._irregular(u, step_rescale, dt)
+        small = place is not None and place.numel() * self.P <= SMALL
+        if small and initial is None and v.dtype == systems.dtype and HAS_NUMBA:
+            from kws_s5.ssm.scan_grid import scan_grid
+
+            return scan_grid(systems, place, v, direction)
+        return scan(*_gathered(systems, place, v), direction=direction, initial=initial)
+
     def _drive(self, u: Tensor, step_rescale: float | Tensor, dt: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Lambda_bar, (2P,), (N, 2P) or (N, L, 2P), and Bu (N, L, 2P), without any tensor of L x P x H."""
+        """Lambda_bar, (2P,), (N, 2P) or (N, L, 2P), and Bu (N, L, 2P)."""
         if dt is None:
             Lambda_bar, B_bar = self.system(step_rescale)
             return Lambda_bar, u @ B_bar.mT
+        return _gathered(*self._irregular(u, step_rescale, dt))
+
+    def _irregular(self, u: Tensor, step_rescale: float | Tensor, dt: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Systems [Lambda_bar | gamma], (N, L, 4P) or (M, 4P) with the row of each step (N, L), and B~ u (N, L, 2P)."""
         if isinstance(step_rescale, Tensor) and step_rescale.dim():
             step_rescale = step_rescale.to(dt.device)[:, None]
         values, place = _distinct(dt * step_rescale)  # (N, L), or (M,) different ones
         Delta = values[..., None] * self._Delta(1.0)  # (N, L, P) or (M, P)
-        a_re, a_im, g_re, g_im = discretize(*self.Lambda(), Delta, self.ssm.discretization)
-        system = torch.cat([a_re, a_im, g_re, g_im], -1)
-        if place is not None:
-            system = F.embedding(place, system)  # (N, L, 4P); its gradient adds up rows faster than that of an index
-        Lambda_bar, gamma = system.chunk(2, -1)
-        v = F.linear(u, self.B.movedim(-1, 0).flatten(0, 1))  # B~ u (N, L, 2P): the gain, new at every step, follows
-        return Lambda_bar, multiply(gamma, v.to(gamma.dtype))
+        systems = torch.cat(discretize(*self.Lambda(), Delta, self.ssm.discretization), -1)
+        return systems, place, F.linear(u, self.B.movedim(-1, 0).flatten(0, 1))
 
     def _system(self, step_rescale: float | Tensor) -> tuple[Tensor, Tensor]:
         """Lambda_bar (2P,) and B_bar (2P, H), with a leading N for one rescale per clip."""
@@ -182,6 +194,12 @@ class S5SSM(nn.Module):
             return xs[:, -1, : 2 * self.P]
         last = xs[torch.arange(len(xs), device=xs.device), lengths.clamp(min=1) - 1, : 2 * self.P]
         return torch.where((lengths > 0)[:, None], last, before)
+
+
+def _gathered(systems: Tensor, place: Tensor | None, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Lambda_bar and Bu (N, L, 2P) of what ``_irregular`` gives."""
+    Lambda_bar, gamma = (systems if place is None else systems[place]).chunk(2, -1)
+    return Lambda_bar, multiply(gamma, v.to(gamma.dtype))
 
 
 def _distinct(dt: Tensor) -> tuple[Tensor, Tensor | None]:
