@@ -13,10 +13,23 @@ from typing import Any
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Yields a temporary path beside ``path``; a clean exit renames it to ``path``, an error removes it."""
+    """Yields a temporary path beside ``path``; a clean exit renames it to ``path``, an error removes it.
+
+    Raises:
+        OSError: naming ``path``, not the temporary one.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if path.exists() and not path.is_file():  # /dev/null, a pipe: renaming would put a file in its place
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent)
+    except FileExistsError as error:  # a file where a folder of the path should be
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from error
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from error
     os.close(handle)
     temporary = Path(name)
     try:

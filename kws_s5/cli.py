@@ -1,9 +1,14 @@
-"""What every command shares: a user's mistake becomes one line on stderr and exit status 2, Ctrl-C becomes 130."""
+"""What every command shares: a user's mistake becomes one line on stderr and exit status 2, Ctrl-C becomes 130.
 
+What the system refuses (a file that cannot be written, a full disk, too little memory) is told in one line too.
+"""
+
+import os
 import sys
 from collections.abc import Callable
 
 from kws_s5.errors import UserError
+from kws_s5.samples import shown
 
 
 def guarded(command: Callable[[], int | None]) -> int:
@@ -19,3 +24,13 @@ def guarded(command: Callable[[], int | None]) -> int:
     except BrokenPipeError:  # the reader of our output (head, less) has gone: not an error
         sys.stderr.close()
         return 0
+    except MemoryError as error:
+        print(f"error: not enough memory ({error or 'out of memory'}); shorter clips or smaller batches need less",
+              file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.strerror is None:  # not of the system: a library's own complaint, whose place we need to see
+            raise
+        where = shown(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else "a file"
+        print(f"error: {where}: {error.strerror}; check the path, its permissions and the free space", file=sys.stderr)
+        return 2

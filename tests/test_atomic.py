@@ -32,3 +32,15 @@ def test_permissions_follow_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o640
+
+
+def test_what_cannot_be_written_is_told_by_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for target in (tmp_path / "folder", tmp_path / "file" / "a.json", tmp_path / "pipe", Path("/proc/a.json")):
+        with pytest.raises(OSError) as caught:  # noqa: PT011 (which one depends on the system)
+            write_json(target, 1)
+        assert caught.value.filename == str(target) and caught.value.strerror
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder", "pipe"] and (tmp_path / "file").read_text() == "mine"
+    assert (tmp_path / "pipe").is_fifo()

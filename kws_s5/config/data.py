@@ -46,11 +46,16 @@ class KeywordData:
 
     def __post_init__(self) -> None:
         one_of("data.on_bad_file", self.on_bad_file, BadFile)
-        require(self.rate > 0, "data.rate", self.rate, "a positive rate in Hz")
-        require(self.seconds >= 0, "data.seconds", self.seconds, "0 or more seconds")
+        require(0 < self.rate <= 192_000, "data.rate", self.rate, "a positive rate in Hz, at most 192000")
+        require(0 <= self.seconds <= 3600, "data.seconds", self.seconds, "0 to 3600 seconds")
         require(len(set(self.words)) == len(self.words), "data.words", self.words, "a list without repetitions")
+        for name in ("unknown_share", "silence_share", "validation_percent", "testing_percent"):
+            require(getattr(self, name) >= 0, f"data.{name}", getattr(self, name), "0 or more")
         require(self.validation_percent + self.testing_percent < 100, "data.validation_percent",
                 self.validation_percent, "below 100 together with testing_percent")
+        require(self.seed >= 0, "data.seed", self.seed, "0 or more")
+        for name in ("synthetic_voices", "synthetic_takes"):
+            require(getattr(self, name) >= 1, f"data.{name}", getattr(self, name), "at least 1")
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,8 @@ class TrainingConfig:
         require(self.frame_weight >= 0, "training.frame_weight", self.frame_weight, "0 or more")
         require(self.save_minutes >= 0, "training.save_minutes", self.save_minutes, "0 or more")
         require(self.save_steps >= 0, "training.save_steps", self.save_steps, "0 or more")
+        require(0 <= self.seed < 2**32, "training.seed", self.seed, "between 0 and 4294967295")
+        require(self.n_workers >= 0, "training.n_workers", self.n_workers, "0 or more")
         require(self.patience >= 0, "training.patience", self.patience, "0 or more")
         require(self.devices >= 1, "training.devices", self.devices, "at least 1")
         require(0.0 <= self.average_from <= 1.0, "training.average_from", self.average_from, "in [0, 1]")

@@ -18,6 +18,7 @@ from kws_s5.cli import guarded
 from kws_s5.errors import UserError
 
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+MAX_MARGIN = 60.0  # seconds
 
 DESCRIPTION = """Where a model's words are in recordings of any length, sample rate and format (wav, flac, ogg, mp3).
 
@@ -66,7 +67,7 @@ def _run(arguments: Arguments) -> int:
     from kws_s5.listening.scan import ScanOptions, scan, total_seconds
 
     files = recordings(arguments.files)
-    _check(arguments, len(files))
+    _check(arguments, files)
     model = arguments.model or default_model()
     options = ScanOptions(model, split_words(arguments.keywords), arguments.threshold, hits=arguments.save_hits,
                           margin=arguments.margin)
@@ -122,13 +123,22 @@ def default_model() -> str:
     return "kws12" if "kws12" in names else names[0]
 
 
-def _check(arguments: Arguments, n_files: int) -> None:
+def _check(arguments: Arguments, files: Sequence[Path]) -> None:
+    """Mistakes that would show only after hours of listening, or cost a recording."""
     from kws_s5.listening.formats import ONE_FILE
 
-    if n_files > 1 and arguments.format in ONE_FILE and not arguments.out:
+    several = arguments.format in ONE_FILE and len(files) > 1
+    if several and not arguments.out:
         raise UserError(f"--format {arguments.format} describes one recording: give --out FOLDER for several")
-    if arguments.margin < 0 or arguments.processes < 0:
-        raise UserError("--margin and --processes must be 0 or more")
+    if not 0 <= arguments.margin <= MAX_MARGIN or arguments.processes < 0:
+        raise UserError(f"--margin must be 0 to {MAX_MARGIN:g} seconds, --processes 0 or more")
+    out, hits = Path(arguments.out).expanduser(), Path(arguments.save_hits).expanduser()
+    if arguments.out and out.resolve() in {path.resolve() for path in files}:
+        raise UserError(f"--out {out}: is one of the recordings; name another file")
+    if arguments.out and out.exists() and out.is_dir() != several:
+        raise UserError(f"--out {out}: {'is a file; name a folder' if several else 'is a folder; name a file'}")
+    if arguments.save_hits and hits.exists() and not hits.is_dir():
+        raise UserError(f"--save-hits {hits}: is a file; name a folder")
 
 
 def _deliver(arguments: Arguments, results: list) -> None:

@@ -108,6 +108,22 @@ def test_label_files_of_several_recordings_go_to_a_folder(model, file, capsys, t
     assert sorted(p.name for p in (tmp_path / "labels").iterdir()) == ["talk-0.srt", "talk-1.srt"]
 
 
+@pytest.mark.parametrize(("options", "says"), [
+    (["--out", "{file}"], "is one of the recordings"),
+    (["--out", "{folder}"], "is a folder; name a file"),
+    (["--save-hits", "{file}"], "is a file; name a folder"),
+    (["--margin", "nan"], "--margin must be 0 to 60"),
+    (["--margin", "1e9"], "--margin must be 0 to 60"),
+    (["--out", "{file}/found.txt"], "Not a directory"),
+])
+def test_results_never_cost_a_recording_and_mistakes_are_one_line(model, file, capsys, tmp_path, options, says) -> None:
+    before = file.read_bytes()
+    status, _, err = run(capsys, file, "--model", model,
+                         *(option.format(file=file, folder=tmp_path) for option in options))
+    assert status == 2 and says in err and err.count("\n") == 1
+    assert file.read_bytes() == before
+
+
 def test_hits_are_cut_around_the_word(model, file, capsys, tmp_path) -> None:
     status, out, _ = run(capsys, file, "--model", model, "--format", "json", "--save-hits", tmp_path / "hits")
     (entry,) = json.loads(out)["files"]
