@@ -74,6 +74,8 @@ class AugmentConfig:
     """Probability of convolving with a synthetic room."""
     speed: float = 0.0
     """Played faster or slower by up to this share (0.1: 0.9 to 1.1), pitch included."""
+    microphone: float = 0.0
+    """dB: standard deviation of a random smooth frequency response, as of another microphone."""
     band_limit: float = 0.0
     """Probability of a random low-pass between 1/8 of the rate and its Nyquist frequency."""
     true_rate: float = 0.0
@@ -90,7 +92,7 @@ class AugmentConfig:
     """Beta parameter of mixup; 0: off."""
 
     def __post_init__(self) -> None:
-        for name in ("shift", "gain", "time_mask", "warp", "mixup"):
+        for name in ("shift", "gain", "microphone", "time_mask", "warp", "mixup"):
             require(getattr(self, name) >= 0, f"augment.{name}", getattr(self, name), "0 or more")
         for name in ("noise", "reverb", "band_limit", "true_rate", "frequency_mask", "top_mask"):
             require(0 <= getattr(self, name) <= 1, f"augment.{name}", getattr(self, name), "between 0 and 1")

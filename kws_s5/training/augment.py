@@ -1,6 +1,6 @@
 """Random changes of a training batch of waveforms, in the order in which sound meets them.
 
-    speed -> shift -> room -> noise -> gain -> band limit -> mixup -> true rate
+    speed -> shift -> room -> noise -> microphone -> gain -> band limit -> mixup -> true rate
 
 Every one is switched off by 0 in the config; a config of zeros gives the batch back as it is. All randomness comes from
 the generator. Rows keep their lengths and their place in time, except that a changed true rate changes both the rate
@@ -68,8 +68,8 @@ def augment(batch: Batch, config: AugmentConfig, generator: torch.Generator, *,
 
 
 def _active(config: AugmentConfig) -> bool:
-    switches = (config.shift, config.gain, config.noise, config.reverb, config.speed, config.band_limit,
-                config.true_rate, config.mixup)
+    switches = (config.shift, config.gain, config.noise, config.reverb, config.speed, config.microphone,
+                config.band_limit, config.true_rate, config.mixup)
     return any(value > 0 for value in switches)
 
 
@@ -85,7 +85,7 @@ def _timing(x: Tensor, lengths: Tensor, rates: Tensor, config: AugmentConfig, rn
 
 def _acoustics(x: Tensor, lengths: Tensor, rates: Tensor, config: AugmentConfig, rng: np.random.Generator,
                generator: torch.Generator, noises: Sequence[tuple[Tensor, float]]) -> Tensor:
-    """Room, noise, gain and band limit."""
+    """Room, noise, microphone, gain and band limit."""
     N = len(x)
     if config.reverb > 0:
         rows = np.flatnonzero(rng.random(N) < config.reverb)
@@ -99,6 +99,9 @@ def _acoustics(x: Tensor, lengths: Tensor, rates: Tensor, config: AugmentConfig,
             for row in np.flatnonzero(rng.random(len(rows)) < RECORDED):
                 noise[row] = sound.recorded_noise(noises, noise.shape[1], float(rates[rows[row]]), rng)
         x = sound.put(x, rows, sound.add_noise(x[rows], sound.cut(noise, lengths[rows]), snr))
+    if config.microphone > 0:
+        deviation = config.microphone * (2.0 / sound.BENDS) ** 0.5  # a cosine has mean square 1/2
+        x = sound.microphone(x, rates, rng.normal(0.0, deviation, (N, sound.BENDS)))
     if config.gain > 0:
         x = x * torch.from_numpy(np.exp(rng.uniform(-config.gain, config.gain, (N, 1)))).to(x)
     if config.band_limit > 0:

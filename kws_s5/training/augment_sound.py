@@ -13,6 +13,7 @@ from torch import Tensor
 QUIET = 1e-6  # power of the sound that noise is measured against when the clip is silent (-60 dB of full scale)
 EDGE = 0.1  # a low-pass falls from 1 to 0 over this share below its cutoff
 LOWEST = 20.0  # Hz, below which coloured noise stays flat
+BENDS = 4  # half waves of a microphone's frequency response at most, over the mel scale
 
 
 def put(x: Tensor, rows: np.ndarray, values: Tensor) -> Tensor:
@@ -103,6 +104,19 @@ def add_noise(x: Tensor, noise: Tensor, snr: Tensor) -> Tensor:
     """x + noise (N, L), scaled to ``snr`` (N,) dB below the power of x; silent rows count as -60 dB of full scale."""
     wanted = power(x).clamp(min=QUIET) * (10.0 ** (-snr / 10.0)).to(x)[:, None]
     return x + noise * (wanted / power(noise).clamp(min=1e-30)).sqrt()
+
+
+def microphone(x: Tensor, rates: Tensor, bends: np.ndarray) -> Tensor:
+    """x (N, L) through filters with a smooth frequency response: sum_k bends_k cos(pi k m / m_Nyquist) dB at mel m.
+
+    Zero phase, so nothing moves in time. bends: (N, BENDS), for k = 1 ... BENDS.
+    """
+    S = fft_size(x.shape[1] + 256)
+    frequency = torch.linspace(0, 0.5, S // 2 + 1, device=x.device) * rates.to(x)[:, None]  # (N, S/2 + 1) Hz
+    mel = torch.log1p(frequency / 700.0)
+    place = torch.pi * mel / mel[:, -1:]
+    level = sum(torch.from_numpy(bends[:, k - 1 : k]).to(x) * torch.cos(k * place) for k in range(1, BENDS + 1))
+    return torch.fft.irfft(torch.fft.rfft(x, S) * 10.0 ** (level / 20.0), S)[:, : x.shape[1]]
 
 
 def low_pass(x: Tensor, rates: Tensor, cutoff: np.ndarray) -> Tensor:

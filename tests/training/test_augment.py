@@ -11,7 +11,8 @@ from kws_s5.training import augment_sound as sound
 from kws_s5.training import augment_time as time
 from kws_s5.training.augment import TRUE_RATES, augment
 
-ALL = AugmentConfig(shift=0.1, gain=0.5, noise=0.7, reverb=0.5, speed=0.1, band_limit=0.5, true_rate=0.5, mixup=0.3)
+ALL = AugmentConfig(shift=0.1, gain=0.5, noise=0.7, reverb=0.5, speed=0.1, band_limit=0.5, true_rate=0.5,
+                    mixup=0.3, microphone=6.0)
 
 
 def batch(N: int = 8, L: int = 4000, *, lengths: list[int] | None = None, rate: float = 16000.0) -> Batch:
@@ -52,7 +53,8 @@ def test_the_same_generator_gives_the_same_batch_and_nothing_else_is_random() ->
     assert one.x.shape != other.x.shape or not torch.equal(one.x, other.x)
 
 
-@pytest.mark.parametrize("name", ["shift", "gain", "noise", "reverb", "speed", "band_limit", "true_rate", "mixup"])
+@pytest.mark.parametrize("name", ["shift", "gain", "noise", "reverb", "speed", "microphone", "band_limit",
+                                  "true_rate", "mixup"])
 def test_every_switch_changes_sound_but_neither_the_batch_given_nor_its_padding(name: str) -> None:
     b = batch(lengths=[4000, 3000, 2500, 1000, 4000, 17, 1, 4000])
     before = b.x.clone()
@@ -141,6 +143,24 @@ def test_a_room_keeps_place_and_loudness_and_falls_by_60_decibels() -> None:
     assert wet.square().sum().item() == pytest.approx(1.0, rel=1e-4)
     early, late = (wet[1000 + int(t * 16000) :][:800].square().mean().item() for t in (0.0625, 0.2625))
     assert 10 * np.log10(early / late) == pytest.approx(30, abs=1.5)  # half of 0.4 s
+
+
+def test_a_microphone_is_a_smooth_response_without_delay() -> None:
+    x = torch.stack([tone(f) for f in (100.0, 1000.0, 3000.0, 7900.0)])
+    bends = np.zeros((4, sound.BENDS))
+    bends[:, 1] = 6.0  # dB, one whole cosine over the mel scale
+    out = sound.microphone(x, torch.full((4,), 16000.0), bends)
+    for row, f in enumerate((100.0, 1000.0, 3000.0, 7900.0)):
+        gain = 10 ** (6.0 * np.cos(2 * np.pi * np.log1p(f / 700) / np.log1p(8000 / 700)) / 20)
+        inner = slice(500, 3500)  # away from the ends, where the tone begins and stops
+        torch.testing.assert_close(out[row, inner], x[row, inner] * gain, atol=0.02, rtol=0.02)
+
+
+def test_microphones_vary_by_their_standard_deviation() -> None:
+    b = batch(256, 2000)
+    out = run(b, AugmentConfig(microphone=5.0)).x[..., 0]
+    level = 10 * torch.log10(torch.fft.rfft(out).abs().square() / torch.fft.rfft(b.x[..., 0]).abs().square())
+    assert level[:, 100:900:10].std() == pytest.approx(5.0, rel=0.2)  # response at many frequencies of many clips
 
 
 def test_a_low_pass_keeps_what_is_below_and_removes_what_is_above() -> None:
