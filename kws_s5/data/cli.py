@@ -15,6 +15,7 @@ from rich.table import Table
 
 from kws_s5.atomic import write_json
 from kws_s5.cli import guarded
+from kws_s5.config import KeywordData
 from kws_s5.data.manifest import scan
 from kws_s5.data.report import EXAMPLES, survey
 from kws_s5.data.split_rule import SPLITS
@@ -43,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def report(options: Options) -> int:
     """Prints (and writes) the report; 1 if it holds problems."""
+    KeywordData(validation_percent=options.validation_percent, testing_percent=options.testing_percent)  # checks both
     manifest = scan(options.folder, validation_percent=options.validation_percent,
                     testing_percent=options.testing_percent)
     store = open_store(manifest.root, (*manifest.clips, *manifest.noises), cache=options.cache)

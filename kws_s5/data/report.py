@@ -19,7 +19,8 @@ from kws_s5.samples import shown
 SILENT_PEAK = 1e-3  # -60 dB of full scale
 CLIPPED_SHARE = 0.005  # of the samples
 SHORTEST, LONGEST = 0.1, 1.05  # seconds; a word takes about half a second
-FEW_CLIPS, FEW_SPEAKERS, IMBALANCE = 50, 10, 5.0
+FEW_CLIPS, FEW_SPEAKERS, IMBALANCE = 20, 10, 5.0
+FEW_HELD_OUT = 20  # clips of a split: fewer than these, and the 95 % interval of its accuracy spans 17 % or more
 EXAMPLES = 5  # named on the screen; the JSON file names all
 
 
@@ -103,8 +104,9 @@ def _sound(clips: Sequence[Clip], index: np.ndarray, seconds: np.ndarray) -> Ite
     rates = Counter(index["rate"].tolist())
     if rates and (len(rates) > 1 or 16000.0 not in rates):
         told = ", ".join(f"{n} at {rate:g} Hz" for rate, n in rates.most_common(4))
-        yield Finding("rates", "advice", f"sample rates: {told}", "clips keep their own rate and train together; set "
-                      f"--data.rate {rates.most_common(1)[0][0]:g}, the rate of most clips")
+        (rate, n), = rates.most_common(1)
+        most = f"; set --data.rate {rate:g}, the rate of most clips" if n > len(clips) / 2 and rate != 16000.0 else ""
+        yield Finding("rates", "advice", f"sample rates: {told}", f"clips keep their own rate and train together{most}")
     channels = where(index["channels"] > 1)
     if channels:
         yield Finding("channels", "advice", f"{len(channels)} clips have several channels",
@@ -135,13 +137,18 @@ def _balance(words: dict[str, dict[str, Any]]) -> Iterable[Finding]:
     few = [f"{word} ({row['clips']})" for word, row in keywords.items() if row["clips"] < FEW_CLIPS]
     if few:
         yield Finding("few", "advice", f"words with fewer than {FEW_CLIPS} clips: {', '.join(few)}",
-                      "50 to 100 recordings a word by many people make a usable model; more is better")
+                      "20 to 50 recordings a word by many people make a usable model; more is better")
     counts = [row["clips"] for row in keywords.values()]
     if counts and max(counts) > IMBALANCE * min(counts):
         yield Finding("imbalance", "advice", f"the largest word has {max(counts)} clips, the smallest {min(counts)}",
                       "record more of the small ones, or leave them out with --data.words")
     for split in SPLITS:
         empty = [word for word, row in keywords.items() if not row[split]]
+        held_out = sum(row[split] for row in keywords.values())
+        if split != "training" and 0 < held_out < FEW_HELD_OUT:
+            yield Finding(f"few_{split}", "advice", f"only {held_out} clips are held out for {split}",
+                          "accuracies from so few say little; record more people, or write validation_list.txt and "
+                          "testing_list.txt")
         if empty:
             level = "problem" if split == "training" or len(empty) == len(keywords) else "advice"
             yield Finding("empty", level, f"no clips for {split}: {', '.join(empty)}",

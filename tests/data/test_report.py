@@ -79,7 +79,7 @@ def test_every_fault_is_found_told_and_weighed(root: Path, kind: str, level: str
         case "channels":
             record(new, 7, channels=2)
         case "few" | "imbalance":
-            for i in range(10, 60):
+            for i in range(8, 60):
                 (yes / f"{i:04x}_nohash_0.wav").unlink()
         case "noise":
             shutil.rmtree(root / "_background_noise_")
@@ -91,6 +91,28 @@ def test_every_fault_is_found_told_and_weighed(root: Path, kind: str, level: str
     assert finding["text"] and finding["advice"] and finding["text"] in capsys.readouterr().out.replace("\n", " ")
     if kind in ("silent", "clipped", "short", "long", "channels"):
         assert finding["clips"] == ["yes/0000_nohash_9.wav"]
+
+
+def test_a_rate_is_advised_only_where_most_clips_have_it(tmp_path: Path) -> None:
+    for i in range(4):
+        record(tmp_path / "half" / "yes" / f"{i}.wav", i, rate=(8000, 44100)[i % 2])
+        record(tmp_path / "most" / "yes" / f"{i}.wav", i, rate=(8000, 44100)[i == 0])
+    assert "--data.rate" not in found(reported(tmp_path / "half")[1])["rates"]["advice"]
+    assert "--data.rate 8000," in found(reported(tmp_path / "most")[1])["rates"]["advice"]
+
+
+def test_few_clips_held_out_are_told_before_training(tmp_path: Path) -> None:
+    for i in range(60):
+        record(tmp_path / "yes" / f"{i:04x}_nohash_0.wav", i)
+    report = reported(tmp_path)[1]
+    n = report["words"]["yes"]["testing"]
+    assert 0 < n < 20 and found(report)["few_testing"]["text"] == f"only {n} clips are held out for testing"
+
+
+@pytest.mark.parametrize("share", ["-1", "nan", "inf", "101"])
+def test_impossible_shares_are_refused_by_name(root: Path, share: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([str(root), "--validation-percent", share]) == 2
+    assert "data.validation_percent" in capsys.readouterr().err
 
 
 def test_copies_in_another_format_are_duplicates(root: Path) -> None:
