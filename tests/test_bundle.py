@@ -3,12 +3,15 @@
 import json
 import pickle
 import struct
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import kws_s5
@@ -35,6 +38,13 @@ def bundle_of(*, n_layers: int = 2, **data: object) -> Bundle:
 def path(tmp_path: Path) -> Path:
     bundle_of().save(tmp_path / "model.safetensors")
     return tmp_path / "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("whole") / "model.safetensors"
+    bundle_of().save(path)
+    return path.read_bytes()
 
 
 def batch(rates=(1000.0, 500.0)):
@@ -230,3 +240,22 @@ def test_importing_the_package_stays_light() -> None:
             "sys.exit(' '.join(heavy & set(sys.modules)) or 0)")
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     assert replace(bundle_of().config) == bundle_of().config
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_random_damage_is_always_refused_in_one_line(data: st.DataObject, whole: bytes) -> None:
+    damaged = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 4))):
+        first = data.draw(st.integers(0, len(damaged) - 1))
+        piece = data.draw(st.binary(max_size=16))
+        kept = data.draw(st.sampled_from([0, len(piece)]))  # insert, or overwrite
+        damaged[first : first + kept] = piece
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        path.write_bytes(damaged)
+        if bytes(damaged) == whole:
+            return
+        with pytest.raises(UserError) as error:
+            load(path)
+        assert "\n" not in str(error.value)

@@ -56,13 +56,18 @@ def read_table(path: str | Path, targets: Sequence[str], *, training: bool = Tru
     path = Path(path)
     if not path.is_file():
         raise UserError(f"data.path = {str(path)!r}: no such file")
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        first = file.readline()
-        file.seek(0)
-        rows = csv.reader(file, delimiter=max(",;\t", key=first.count))
-        header = [name.strip() for name in next(rows, [])]
-        features = _feature_columns(path, header, targets, training=training)
-        blocks, n_short = _collect(path, rows, header, features, targets)
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            first = file.readline()
+            file.seek(0)
+            rows = csv.reader(file, delimiter=max(",;\t", key=first.count))
+            header = [" ".join(name.split()) for name in next(rows, [])]
+            features = _feature_columns(path, header, targets, training=training)
+            blocks, n_short = _collect(path, rows, header, features, targets)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: is no UTF-8 text; save the table as CSV in UTF-8") from error
+    except csv.Error as error:
+        raise UserError(f"{path}: is no table of text ({error}); save it as CSV in UTF-8") from error
     notes = [f"{n_short} empty lines left out"] if n_short else []
     ordered = [_ordered(name, block, len(features), notes) for name, block in blocks.items()]
     kept = tuple(series for series in ordered if len(series.times) > training)

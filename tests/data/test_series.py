@@ -1,10 +1,14 @@
 """The CSV reader: what it reads, what it mends and says, what it refuses with file and line."""
 
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kws_s5.config import RunConfig, SeriesData, from_dict, to_dict
 from kws_s5.data import series_example
@@ -15,6 +19,8 @@ from kws_s5.errors import UserError
 
 HEADER = "id,t,x,z,y\n"
 SPLIT = "id,t,split,x,y\n"
+CELLS = st.one_of(st.sampled_from(["a", "b", "0", "1.5", "-2", "1e300", "nan", "inf", "", '"', "2024-01-01 10:00"]),
+                  st.floats(width=32).map(str), st.text(max_size=4))
 
 
 @pytest.fixture
@@ -168,3 +174,31 @@ def test_the_example_can_be_written_out(tmp_path, capsys) -> None:
     assert series_example.main([str(tmp_path / "springs.csv")]) == 0
     assert "80 series" in capsys.readouterr().out
     assert len(read_table(tmp_path / "springs.csv", series_example.TARGETS).series) == 80
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(CELLS, min_size=1, max_size=6), max_size=8), st.sampled_from([",", ";", "\t"]))
+def test_tables_of_any_cells_are_read_in_order_or_refused_in_one_line(rows: list[list[str]], separator: str) -> None:
+    lines = [separator.join(["id", "t", "x", "y"])] + [separator.join(row) for row in rows]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "any.csv"
+        path.write_text("\n".join(lines), encoding="utf-8")
+        try:
+            table = read_table(path, ["y"])
+        except UserError as error:
+            assert "\n" not in str(error)
+            return
+    for series in table.series:
+        assert np.isfinite(series.times).all()
+        assert (np.diff(series.times) > 0).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=400))
+def test_files_of_any_bytes_are_read_or_refused_in_one_line(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "any.csv"
+        path.write_bytes(content)
+        with pytest.raises(UserError) as error:
+            read_table(path, ["y"])
+        assert "\n" not in str(error.value)
