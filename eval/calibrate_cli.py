@@ -61,8 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: Arguments) -> None:
     from kws_s5.bundle import find, load
 
-    if arguments.max_fa_per_hour < 0 or not 0 < arguments.floor <= 1:
-        raise UserError("--max-fa-per-hour must be 0 or more, --floor in (0, 1]")
+    if not 0 <= arguments.max_fa_per_hour <= 1e6 or not 0 < arguments.floor <= 1:
+        raise UserError("--max-fa-per-hour must be 0 to 1000000, --floor in (0, 1]")
+    if arguments.seed < 0 or not all(-100 <= snr <= 200 for snr in arguments.snr):
+        raise UserError("--seed must be 0 or more, every --snr -100 to 200 dB")
     path = find(arguments.model)
     bundle = load(path)  # checks the file's checksum: what was tampered with is not calibrated
     report = calibration(bundle, arguments)

@@ -26,6 +26,8 @@ def run(arguments: Arguments) -> None:
     """The command. Raises UserError for what the user can mend."""
     if arguments.batch_size < 1 or arguments.processes < 1:
         raise UserError("--batch-size and --processes must be 1 or more")
+    if arguments.seed < 0 or not all(rate > 0 for rate in arguments.rate):
+        raise UserError("--seed must be 0 or more, every --rate a positive rate in Hz")
     bundle = load(arguments.model)
     folders = [file for file in arguments.files if file.is_dir()]
     if arguments.files and not folders:
@@ -105,6 +107,10 @@ def _listen(bundle: Bundle, arguments: Arguments) -> None:
     for file in arguments.files:
         audio = load_audio(file)
         heard[str(file)] = bundle.classify(audio.waveform, audio.rate)
+        limit = getattr(bundle.config.data, "seconds", 0.0)
+        if 0 < limit < audio.seconds / 1.5:
+            print(f"note: {file}: only the middle {limit:g} s of {audio.seconds:.2f} s were listened to; kws-scan "
+                  "finds words in long recordings", file=sys.stderr)
         if not arguments.json:
             best = sorted(heard[str(file)].items(), key=lambda item: -item[1])[:5]
             print(f"{file} ({audio.rate:g} Hz, {audio.seconds:.2f} s): "
@@ -116,7 +122,10 @@ def _listen(bundle: Bundle, arguments: Arguments) -> None:
 def _out(arguments: Arguments, data: str) -> Path:
     """Where the report goes: each folder of recordings has its own place beside the report on the run's clips."""
     if arguments.out:
-        return Path(arguments.out).expanduser()
+        out = Path(arguments.out).expanduser()
+        if out.exists() and not out.is_dir():
+            raise UserError(f"--out {out}: is a file; name a folder")
+        return out
     model, suffix = Path(arguments.model).expanduser(), f"-{Path(data).resolve().name}" if data else ""
     return model / f"eval{suffix}" if model.is_dir() else Path(f"eval-{model.stem}{suffix}")
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 __version__ = "0.1.0"
-_DOORS = {"load": "kws_s5.bundle", "Bundle": "kws_s5.bundle", "KeywordSpotter": "kws_s5.spotter"}
-__all__ = ["Bundle", "KeywordSpotter", "__version__", "load"]
+_DOORS = {"load": "kws_s5.bundle", "Bundle": "kws_s5.bundle", "KeywordSpotter": "kws_s5.spotter",
+          "load_audio": "kws_s5.audio"}
+__all__ = ["Bundle", "KeywordSpotter", "__version__", "load", "load_audio"]
 
 
 def __getattr__(name: str) -> Any:

@@ -43,6 +43,12 @@ class Bundle:
         """Training rate in Hz, where step_rescale is 1; 0: the data has no rate."""
         return self.config.model.rate
 
+    def __repr__(self) -> str:
+        """One line: a notebook shows it for every model that is loaded."""
+        words = f"{', '.join(self.labels[:4])}{', ...' if len(self.labels) > 4 else ''}"
+        n = sum(p.numel() for p in self.model.parameters())
+        return f"<Bundle {self.config.name}: {words or 'no labels'}; {n:,} parameters, trained at {self.rate:g} Hz>"
+
     def save(self, path: str | Path) -> None:
         """Writes the file atomically."""
         from kws_s5 import __version__
@@ -70,7 +76,8 @@ class Bundle:
         """Probability of every label for one clip.
 
         Args:
-            waveform: (L,) float samples in [-1, 1], numpy or torch, at their own rate; nothing is resampled.
+            waveform: (L,) float samples in [-1, 1], numpy or torch, at their own rate; nothing is resampled. Longer
+                than the clips of the training: the middle is listened to (KeywordSpotter hears long recordings).
             rate: Hz.
 
         Raises:
@@ -80,10 +87,14 @@ class Bundle:
             raise UserError("classify() is for models of sound with labels; use logits() for this one")
         if not rate > 0:
             raise UserError(f"rate = {rate!r}: must be the waveform's sample rate in Hz")
-        x = torch.as_tensor(waveform)
+        try:
+            x = torch.as_tensor(waveform)
+        except (TypeError, ValueError, RuntimeError):
+            raise UserError(f"waveform: {type(waveform).__name__} instead of samples; files are read by "
+                            "audio = kws_s5.load_audio(path), then audio.waveform, audio.rate") from None
         if x.ndim != 1 or len(x) == 0 or not x.is_floating_point():
             raise UserError(f"waveform: expected (L,) floats in [-1, 1], got {tuple(x.shape)} {x.dtype}; "
-                            "kws_s5.audio.load_audio gives that for files and arrays of any kind")
+                            "kws_s5.load_audio gives that for files and arrays of any kind")
         if not torch.isfinite(x).all():
             raise UserError("waveform: contains NaN or infinity")
         clip = Example(_as_trained(x.float(), rate, self.config)[:, None], torch.tensor(0), float(rate))

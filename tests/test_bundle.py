@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import kws_s5
+from kws_s5.audio import load_audio
 from kws_s5.bundle import Bundle, load
 from kws_s5.bundle_file import FORMAT, KEY, _digest
 from kws_s5.config import ClassHead, KeywordData, LinearFront, ModelConfig, RunConfig, SSMConfig
@@ -93,6 +94,20 @@ def test_classify_gives_probabilities_for_numpy_and_torch_alike() -> None:
     found = bundle.classify(x, 1000)
     assert list(found) == list(LABELS) and sum(found.values()) == pytest.approx(1.0, abs=1e-6)
     assert found == pytest.approx(bundle.classify(torch.from_numpy(x), 1000.0))
+
+
+@pytest.mark.parametrize("waveform", ["yes.wav", None, [[0.0, 1.0], [2.0]]])
+def test_classify_tells_who_gives_a_file_how_to_read_it(waveform) -> None:
+    with pytest.raises(UserError, match="load_audio"):
+        bundle_of().classify(waveform, 1000)
+
+
+def test_the_front_door_reads_sound_files_too() -> None:
+    assert kws_s5.load_audio is load_audio and "load_audio" in dir(kws_s5)
+
+
+def test_a_model_shows_itself_in_one_line() -> None:
+    assert "\n" not in repr(bundle_of()) and all(label in repr(bundle_of()) for label in LABELS)
 
 
 def test_classify_treats_length_as_training_did() -> None:

@@ -94,12 +94,22 @@ def test_sound_files_are_listened_to_with_the_front_end_of_training(run, folder,
     assert sum(heard[str(file)].values()) == pytest.approx(1.0, abs=1e-5)
 
 
+def test_long_sound_files_are_not_taken_for_heard_whole(run, tmp_path, capsys):
+    save_wav(tmp_path / "long.wav", np.zeros(32000), 16000)
+    assert main([str(run), str(tmp_path / "long.wav")]) == 0
+    error = capsys.readouterr().err
+    assert "of 2.00 s were listened to; kws-scan" in error and error.count("\n") == 1
+
+
 @pytest.mark.parametrize("arguments, words", [
     (["nowhere"], "nowhere"),
     (["{run}", "--data", "nowhere"], "no such folder"),
     (["{run}", "--rate", "11025", "--resampler", "decimate"], "--resampler soxr"),
     (["{run}", "--snr", "0", "--noise", "brown"], "white, pink or a folder"),
     (["{run}", "--rate", "-5"], "rate"),
+    (["{run}", "--rate", "0"], "--rate"),
+    (["{run}", "--snr", "0", "--seed", "-1"], "--seed"),
+    (["{run}", "--out", "{run}/model.safetensors"], "is a file; name a folder"),
     (["{run}", "no.wav"], "no.wav"),
 ])
 def test_mistakes_are_one_line_and_status_2(run, capsys, arguments, words):

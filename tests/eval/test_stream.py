@@ -122,6 +122,16 @@ def test_the_stream_report_has_every_number_and_both_curves(run, tmp_path, capsy
     assert again["rows"][0] == report["rows"][0]  # the same stream every time
 
 
+@pytest.mark.parametrize("wrong", [
+    ["--max-fa-per-hour", "nan"], ["--max-fa-per-hour", "inf"], ["--max-fa-per-hour", "-1"], ["--floor", "nan"],
+    ["--seed", "-1"], ["--snr", "nan"],
+])
+def test_impossible_limits_are_refused_before_listening(run, capsys, wrong) -> None:
+    assert calibrate_main([str(run), *wrong]) == 2
+    error = capsys.readouterr().err
+    assert wrong[0] in error and error.count("\n") == 1
+
+
 def test_calibration_is_stored_in_the_model_and_used(run, tmp_path, capsys) -> None:
     before = (run / "model.safetensors").read_bytes()
     arguments = [str(run), "--data", str(tmp_path / "words"), "--background", str(tmp_path / "talk")]
