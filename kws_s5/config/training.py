@@ -56,6 +56,9 @@ class TrainingConfig:
     average_from: float = 1.0
     """Share of the training after which weights are averaged (0.75: over the last quarter); 1: never."""
     devices: int = 1
+    """Processes on this machine (GPUs, or processes on the CPU)."""
+    nodes: int = 1
+    """Machines."""
     strategy: str = "auto"
     """Lightning's strategy: auto, ddp, ..."""
     accelerator: str = "auto"
@@ -81,4 +84,5 @@ class TrainingConfig:
         require(self.n_workers >= 0, "training.n_workers", self.n_workers, "0 or more")
         require(self.patience >= 0, "training.patience", self.patience, "0 or more")
         require(self.devices >= 1, "training.devices", self.devices, "at least 1")
+        require(self.nodes >= 1, "training.nodes", self.nodes, "at least 1")
         require(0.0 <= self.average_from <= 1.0, "training.average_from", self.average_from, "in [0, 1]")

@@ -145,7 +145,8 @@ def _trainer(config: RunConfig, **options: Any) -> pl.Trainer:
         plugins.append(SLURMEnvironment(auto_requeue=False))  # requeued jobs say --resume themselves
     try:
         return pl.Trainer(
-            accelerator=training.accelerator, devices=training.devices, strategy=training.strategy,
+            accelerator=training.accelerator, devices=training.devices, num_nodes=training.nodes,
+            strategy=training.strategy,
             precision=training.precision, gradient_clip_val=config.optim.clip_norm or None, plugins=plugins,
             logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
             num_sanity_val_steps=0, reload_dataloaders_every_n_epochs=1, use_distributed_sampler=False, **options)
