@@ -19,13 +19,15 @@ from rich.console import Console
 from rich.table import Table
 
 from kws_s5 import __version__
-from kws_s5.atomic import write_json
+from kws_s5.atomic import write_json, write_text
 from kws_s5.bundle import Bundle, load
 from kws_s5.cli import guarded
 from kws_s5.config import PendulumData
-from kws_s5.data.pendulum_store import Recording, recordings
+from kws_s5.data.pendulum_physics import targets
+from kws_s5.data.pendulum_store import MOMENTS, Recording, recordings
 from kws_s5.errors import UserError
-from kws_s5.eval.pendulum_conditions import Sampling, answers, held, query_samplings, samplings, scores
+from kws_s5.eval.pendulum_conditions import DENSITIES, Sampling, answers, held, query_samplings, samplings, scores
+from kws_s5.eval.pendulum_tables import markdown, training
 
 SHOWN = 3  # the test sequence of the plot
 
@@ -39,7 +41,7 @@ class Arguments:
     n: int = 1000
     """Test sequences; fewer is quicker."""
     out: str = "eval-pendulum"
-    """Folder for results.json and the plots."""
+    """Folder for results.json, tables.md and the plots."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,6 +61,7 @@ def _run(arguments: Arguments) -> None:
         rows += [{"source": source, **row} for row in evaluate(bundle, recording)]
     report = {"library": __version__, "n": len(recording), "selection": "epoch chosen on validation sequences",
               "parameters": {b.config.name: sum(p.numel() for p in b.model.parameters()) for b in bundles},
+              "training": [row for source in arguments.models if (row := training(source))],
               "rows": rows, "summary": summary(rows)}
     for title, kind in (("seen frames", "seen"), ("moments never observed", "query")):
         console.print(f"\ntest MSE x 1e-3, {title}; several seeds: mean (standard deviation)")
@@ -136,18 +139,20 @@ def _shown(row: dict) -> str:
 
 
 def write(report: dict, bundles: Sequence[Bundle], recording: Recording, folder: Path) -> list[Path]:
-    """results.json, error over density, and the angle of one sequence with its band, of the first model."""
+    """results.json, tables.md, error over density, and the angle of one sequence with its band, of the first model."""
     from kws_s5 import plots  # matplotlib is loaded when something is drawn
 
-    paths = [folder / name for name in ("results.json", "density.png", "angle.png")]
+    paths = [folder / name for name in ("results.json", "tables.md", "density.png", "angle.png")]
     write_json(paths[0], report)
-    dense = [row for row in report["summary"] if row["condition"].startswith("random") and row["kind"] == "seen"]
-    plots.error_by_density([{**row, "mse": 1e3 * row["mse"]} for row in dense], paths[1])
+    write_text(paths[1], markdown(report))
+    dense = [row for row in report["summary"] if row["kind"] == "seen" and row["condition"] in DENSITIES]
+    plots.error_by_density([{**row, "mse": 1e3 * row["mse"]} for row in dense], paths[2])
     shown = Recording(recording.images[: SHOWN + 1], recording.angles[: SHOWN + 1])
     last = len(shown) - 1
     given = answers(bundles[0], shown, samplings(len(shown))[0])
-    plots.band(given.times[last] / 100, given.truth[last], given.mean[last], np.sqrt(given.variance[last]), paths[2],
-               names=("sin", "cos"))
+    fine = shown.angles[last].ravel()
+    plots.band(given.times[last] / 100, targets(fine), given.mean[last], np.sqrt(given.variance[last]), paths[3],
+               names=("sin", "cos"), truth_times=np.arange(len(fine)) / (100 * MOMENTS))
     return paths
 
 

@@ -18,6 +18,7 @@ from kws_s5.errors import UserError
 
 BATCH = 50  # sequences at once
 N_FRAMES = 100
+DENSITIES = ("random 25", "random 50", "random 75", "every frame (double rate)")
 
 
 @dataclass(frozen=True)

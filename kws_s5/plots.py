@@ -200,19 +200,24 @@ def error_by_density(rows: Sequence[Mapping], path: str | Path) -> None:
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter("{x:g}")
     axis.yaxis.set_minor_formatter("{x:g}")
+    axis.set_xticks(sorted({row["n_seen"] for row in rows}))
     axis.set(xlabel="frames seen, of 100", ylabel="test MSE x 1e-3")
     axis.legend(frameon=False)
     _save(figure, path)
 
 
 def band(times: np.ndarray, truth: np.ndarray, mean: np.ndarray, std: np.ndarray, path: str | Path, *,
-         names: Sequence[str]) -> None:
-    """Predictions over ``times`` (L,) in seconds: a panel a target, with truth, mean and two deviations (L, K)."""
+         names: Sequence[str], truth_times: np.ndarray | None = None) -> None:
+    """Predictions over ``times`` (L,) in seconds: a panel a target, with mean and two deviations (L, K).
+
+    The truth (L, K) is at the same times, or at ``truth_times``.
+    """
+    truth_times = times if truth_times is None else truth_times
     figure, axes = _figure(height=2.1 * len(names), rows=len(names))
     for k, (axis, name) in enumerate(zip(axes, names, strict=True)):
         axis.fill_between(times, mean[:, k] - 2 * std[:, k], mean[:, k] + 2 * std[:, k], color="0.85",
                           label="2 standard deviations")
-        axis.plot(times, truth[:, k], color="black", linewidth=1.2, label="true")
+        axis.plot(truth_times, truth[:, k], color="black", linewidth=1.2, label="true")
         axis.plot(times, mean[:, k], color=COLOURS[1], linestyle="--", marker="o", markersize=3, label="predicted")
         axis.set_ylabel(name)
     axes[0].legend(frameon=False, fontsize=9, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))

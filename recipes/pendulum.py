@@ -50,6 +50,14 @@ def pendulum_gru() -> RunConfig:
     return replace(run, name="pendulum-gru", model=replace(run.model, cell="gru", n_layers=2))
 
 
+def pendulum_both() -> RunConfig:
+    """Beyond the paper: both directions of time, pictures mirrored at random, weights of the last quarter averaged."""
+    run = pendulum()
+    ssm = replace(run.model.ssm, bidirectional=True)
+    return replace(run, name="pendulum-both", data=replace(run.data, mirror=True), model=replace(run.model, ssm=ssm),
+                   training=replace(run.training, average_from=0.75))
+
+
 def pendulum_query() -> RunConfig:
     """Pendulum that also answers between its observations: 10 unseen frames a sequence are asked about in training."""
     run = pendulum()

@@ -12,6 +12,7 @@ from kws_s5.config import RunConfig
 from kws_s5.data.pendulum_store import recordings
 from kws_s5.eval import pendulum
 from kws_s5.eval.pendulum_conditions import Sampling, answers, held, query_samplings, samplings, scores
+from kws_s5.eval.pendulum_tables import markdown, training
 from kws_s5.model import build_model
 from kws_s5.recipes import pendulum as recipes
 
@@ -127,8 +128,23 @@ def test_the_command_writes_table_numbers_and_plots(bundle: Bundle, config: RunC
     assert "every frame (double rate)" in printed and "(0.00)" in printed
     report = json.loads((out / "results.json").read_text())
     assert report["n"] == 4 and len(report["rows"]) == 28 and report["parameters"] == {"pendulum": 15820}
+    assert report["training"] == []  # model files do not tell
+    tables = (out / "tables.md").read_text().splitlines()
+    assert tables[0] == "| frames seen | pendulum |" and any(line.startswith("| 2 bursts of 25 |") for line in tables)
     for name in ("density.png", "angle.png"):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_finished_runs_tell_what_training_gave(tmp_path) -> None:
+    for seed, mse in ((0, 0.003), (1, 0.005)):
+        results = {"name": "pendulum", "seed": seed, "chosen": "epoch 9", "epochs": 10, "n_parameters": 15820,
+                   "seconds": 40.0, "validation": {"mse": mse}, "test": {"mse": 2 * mse}}
+        (tmp_path / str(seed)).mkdir()
+        (tmp_path / str(seed) / "results.json").write_text(json.dumps(results))
+    runs = [training(str(tmp_path / name)) for name in ("0", "1", "2")]
+    assert runs[2] is None
+    text = markdown({"training": runs[:2], "summary": []})
+    assert "| pendulum | 15,820 | 10 | 0, 1 | 4.00 (1.41) | 8.00 (2.83) |" in text
 
 
 def test_models_of_other_tasks_are_refused(tmp_path, config: RunConfig, capsys) -> None:
