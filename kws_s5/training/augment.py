@@ -52,7 +52,9 @@ def augment(batch: Batch, config: AugmentConfig, generator: torch.Generator, *,
         raise UserError("augment: only recordings can be augmented; set every value of it to 0 for this data")
     rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
     lengths, rates = batch.lengths.cpu(), batch.rates.cpu()
-    x = _timing(batch.x[..., 0], lengths, rates, config, rng)  # (N, L)
+    given = batch.x[..., 0]
+    x = _timing(given, lengths, rates, config, rng)  # (N, L)
+    x = x.clone() if x is given else x  # from here on it changes in place
     x = _acoustics(x, lengths, rates, config, rng, generator, noises)
     x = sound.cut(x, lengths)
     y = batch.y
@@ -103,7 +105,7 @@ def _acoustics(x: Tensor, lengths: Tensor, rates: Tensor, config: AugmentConfig,
         deviation = config.microphone * (2.0 / sound.BENDS) ** 0.5  # a cosine has mean square 1/2
         x = sound.microphone(x, rates, rng.normal(0.0, deviation, (N, sound.BENDS)))
     if config.gain > 0:
-        x = x * torch.from_numpy(np.exp(rng.uniform(-config.gain, config.gain, (N, 1)))).to(x)
+        x *= torch.from_numpy(np.exp(rng.uniform(-config.gain, config.gain, (N, 1)))).to(x)
     if config.band_limit > 0:
         rows = np.flatnonzero(rng.random(N) < config.band_limit)
         cutoff = rates[rows].numpy() * np.exp(rng.uniform(np.log(1 / 8), np.log(1 / 2), len(rows)))

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from scipy.fft import next_fast_len
 from torch import Tensor
+
+from kws_s5.training.augment_fft import fft_size, irfft, resample, rfft
 
 QUIET = 1e-6  # power of the sound that noise is measured against when the clip is silent (-60 dB of full scale)
 EDGE = 0.1  # a low-pass falls from 1 to 0 over this share below its cutoff
@@ -17,10 +18,10 @@ BENDS = 4  # half waves of a microphone's frequency response at most, over the m
 
 
 def put(x: Tensor, rows: np.ndarray, values: Tensor) -> Tensor:
-    """A copy of x (N, L) with ``rows`` replaced."""
+    """x (N, L), its ``rows`` replaced in place."""
     if not len(rows):
         return x
-    return values if len(rows) == len(x) else x.index_copy(0, torch.from_numpy(rows).to(x.device), values)
+    return values if len(rows) == len(x) else x.index_copy_(0, torch.from_numpy(rows).to(x.device), values)
 
 
 def cut(x: Tensor, lengths: Tensor) -> Tensor:
@@ -29,11 +30,6 @@ def cut(x: Tensor, lengths: Tensor) -> Tensor:
     if bool((lengths >= L).all()):
         return x
     return x * (torch.arange(L) < lengths[:, None]).to(x)
-
-
-def fft_size(n: int) -> int:
-    """The next size from n with a fast FFT, even."""
-    return 2 * next_fast_len(-(-n // 2), real=True)
 
 
 def power(x: Tensor) -> Tensor:
@@ -61,7 +57,7 @@ def room(x: Tensor, lengths: Tensor, rates: Tensor, generator: torch.Generator, 
     level = torch.from_numpy(10.0 ** (-direct / 20.0)).to(x)[:, None]
     tail *= level / tail.square().sum(1, keepdim=True).sqrt()
     S = fft_size(x.shape[1] + size)
-    wet = torch.fft.irfft(torch.fft.rfft(x, S) * torch.fft.rfft(tail, S), S)
+    wet = irfft(rfft(x, S).mul_(rfft(tail, S)), S)
     L = x.shape[1]
     out = x.clone()
     out[:, 1:] += wet[:, : L - 1]  # the answer begins one sample after the direct sound
@@ -80,7 +76,7 @@ def coloured_noise(x: Tensor, rates: Tensor, generator: torch.Generator, exponen
     slope = torch.from_numpy(-0.5 * exponent).to(x)[:, None]
     spectrum = torch.view_as_complex(random) * (frequency.clamp(min=LOWEST) / LOWEST) ** slope
     spectrum[:, 0] = 0
-    return torch.fft.irfft(spectrum, S)[:, :L]
+    return irfft(spectrum, S)[:, :L]
 
 
 def recorded_noise(noises: Sequence[tuple[Tensor, float]], L: int, rate: float, rng: np.random.Generator) -> Tensor:
@@ -92,12 +88,7 @@ def recorded_noise(noises: Sequence[tuple[Tensor, float]], L: int, rate: float, 
         waveform[torch.arange(start, start + S) % len(waveform)]
     if own == rate:
         return piece[:L]
-    return resample(torch.fft.rfft(piece), S, max(L, round(S * rate / own)))[:L]
-
-
-def resample(spectrum: Tensor, S: int, size: int) -> Tensor:
-    """The signal whose rfft over S samples is ``spectrum``, in ``size`` samples: band-limited, without aliases."""
-    return torch.fft.irfft(spectrum[..., : min(S, size) // 2 + 1], size) * (size / S)
+    return resample(rfft(piece, S), S, max(L, round(S * rate / own)))[:L]
 
 
 def add_noise(x: Tensor, noise: Tensor, snr: Tensor) -> Tensor:
@@ -116,7 +107,7 @@ def microphone(x: Tensor, rates: Tensor, bends: np.ndarray) -> Tensor:
     mel = torch.log1p(frequency / 700.0)
     place = torch.pi * mel / mel[:, -1:]
     level = sum(torch.from_numpy(bends[:, k - 1 : k]).to(x) * torch.cos(k * place) for k in range(1, BENDS + 1))
-    return torch.fft.irfft(torch.fft.rfft(x, S) * 10.0 ** (level / 20.0), S)[:, : x.shape[1]]
+    return irfft(rfft(x, S).mul_(10.0 ** (level / 20.0)), S)[:, : x.shape[1]]
 
 
 def low_pass(x: Tensor, rates: Tensor, cutoff: np.ndarray) -> Tensor:
@@ -127,4 +118,4 @@ def low_pass(x: Tensor, rates: Tensor, cutoff: np.ndarray) -> Tensor:
     frequency = torch.linspace(0, 0.5, S // 2 + 1, device=x.device) * rates.to(x)[:, None]
     above = (frequency / torch.from_numpy(cutoff).to(x)[:, None] - (1.0 - EDGE)) / EDGE
     gain = 0.5 + 0.5 * torch.cos(torch.pi * above.clamp(0.0, 1.0))
-    return torch.fft.irfft(torch.fft.rfft(x, S) * gain, S)[:, : x.shape[1]]
+    return irfft(rfft(x, S).mul_(gain), S)[:, : x.shape[1]]

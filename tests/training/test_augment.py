@@ -10,6 +10,7 @@ from kws_s5.errors import UserError
 from kws_s5.training import augment_sound as sound
 from kws_s5.training import augment_time as time
 from kws_s5.training.augment import TRUE_RATES, augment
+from kws_s5.training.augment_fft import irfft, resample, rfft
 
 ALL = AugmentConfig(shift=0.1, gain=0.5, noise=0.7, reverb=0.5, speed=0.1, band_limit=0.5, true_rate=0.5,
                     mixup=0.3, microphone=6.0)
@@ -243,3 +244,12 @@ def test_what_is_not_sound_is_refused() -> None:
 def test_impossible_settings_are_refused_by_name(field: dict) -> None:
     with pytest.raises(UserError, match=f"augment.{next(iter(field))}"):
         AugmentConfig(**field)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_few_and_many_rows_have_the_same_transform(rows: int) -> None:
+    x = torch.randn(rows, 1000, dtype=torch.float64)
+    spectrum = rfft(x, 1152)
+    torch.testing.assert_close(spectrum, torch.fft.rfft(x, 1152))
+    torch.testing.assert_close(irfft(spectrum, 1152)[:, :1000], x)
+    torch.testing.assert_close(resample(spectrum, 1152, 576), torch.fft.irfft(spectrum[:, :289], 576) / 2)
