@@ -1,5 +1,7 @@
 """The log-mel baseline: torchaudio's numbers, exact frame counts, streams, one rate only."""
 
+import librosa
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save
@@ -41,6 +43,15 @@ def test_powers_are_those_of_a_plain_fourier_transform() -> None:
     spectrum = torch.fft.rfft(x[0, 800 - 512 : 800, 0] * window).abs().square() * 2 / window.sum() ** 2
     want = spectrum @ built.spectrogram.mel_scale.fb
     torch.testing.assert_close(powers(built, x)[0, f], want, rtol=1e-3, atol=1e-7)
+
+
+def test_powers_are_those_of_librosa() -> None:
+    built, x = front(), torch.randn(1, 3200, 1)
+    padded = np.concatenate([np.zeros(512 - 160), x[0, :, 0].numpy()])
+    want = librosa.feature.melspectrogram(y=padded, sr=16000, n_fft=512, win_length=400, hop_length=160, center=False,
+                                          n_mels=20, fmin=60.0, fmax=7600.0, htk=True, norm=None)  # (M, F)
+    scale = 2.0 / np.hanning(401)[:400].sum() ** 2
+    np.testing.assert_allclose(powers(built, x)[0].numpy(), scale * want.T, rtol=2e-3, atol=1e-7)
 
 
 def test_a_second_gives_frame_rate_frames_and_padding_changes_nothing() -> None:
