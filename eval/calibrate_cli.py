@@ -35,7 +35,7 @@ class Arguments:
     max_fa_per_hour: float = 0.5
     """False alarms per hour of background that are allowed, all words together."""
     data: str = ""
-    """Folder of recordings <word>/<clip> instead of the run's own clips."""
+    """Folder of recordings <word>/<clip> instead of the run's own clips; without split lists all of them count."""
     split: Literal["train", "validation", "test", "all"] = "validation"
     floor: float = 0.3
     """No threshold is set lower than this."""
@@ -82,14 +82,12 @@ def _run(arguments: Arguments) -> None:
 def calibration(bundle, arguments: Arguments) -> dict:
     """Thresholds and what they give on the material they were chosen on, as JSON values."""
     from kws_s5.eval.calibrate import calibrate, hours_needed
-    from kws_s5.eval.sources import from_folder, from_run
     from kws_s5.eval.stream import background_track, progress_bar, tracks
     from kws_s5.eval.stream_audio import StreamConditions, gather
     from kws_s5.eval.stream_scores import by_word, row_at
     from kws_s5.events import SpotterConfig
 
-    source = from_folder(bundle, arguments.data, split=None if arguments.split == "validation" else arguments.split) \
-        if arguments.data else from_run(bundle, split=arguments.split)
+    source = _source(bundle, arguments)
     material = gather(source.dataset, bundle.labels, arguments.background, description=source.description)
     if not material.background:
         raise UserError("no background: name a folder of recordings without your keywords with --background DIR")
@@ -107,6 +105,18 @@ def calibration(bundle, arguments: Arguments) -> dict:
         **row_at(background, words, thresholds, config),
         "by_word": by_word(background, words, thresholds, config),
     }
+
+
+def _source(bundle, arguments: Arguments):
+    """Clips of the words: the run's, or those of a folder; all of a folder that has no split lists."""
+    from kws_s5.data.split_rule import read_lists
+    from kws_s5.eval.sources import from_folder, from_run
+
+    if not arguments.data:
+        return from_run(bundle, split=arguments.split)
+    folder = Path(arguments.data).expanduser()
+    listed = arguments.split != "validation" or (folder.is_dir() and bool(read_lists(folder)))
+    return from_folder(bundle, folder, split=arguments.split if listed else "all")
 
 
 def _save(bundle, out: Path) -> None:

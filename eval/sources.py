@@ -55,7 +55,8 @@ def from_run(bundle: Bundle, *, split: Split = "test") -> Source:
     except UserError as error:
         way_out = "; name recordings with --data DIR" if isinstance(config, KeywordData) else ""
         raise UserError(f"the data of the model's own run: {error}{way_out}") from None
-    return _of_splits(bundle, splits, split, shown(getattr(config, "root", "") or bundle.config.name))
+    root = getattr(config, "root", "")
+    return _of_splits(bundle, splits, split, folder_name(root) if root else shown(bundle.config.name))
 
 
 def from_folder(bundle: Bundle, folder: str | Path, *, split: Split | None = None) -> Source:
@@ -72,11 +73,16 @@ def from_folder(bundle: Bundle, folder: str | Path, *, split: Split | None = Non
     if split != "all" and (listed or split is not None):
         words = tuple(label for label in bundle.labels if label not in (UNKNOWN, SILENCE))
         same = replace(config, words=words, unknown=UNKNOWN in bundle.labels, silence=SILENCE in bundle.labels)
-        return _of_splits(bundle, build(same), split or "test", shown(folder))
+        return _of_splits(bundle, build(same), split or "test", folder_name(folder))
     clips, report = evaluation_set(config, bundle.labels)
     archive = " (official 12-class test archive)" if is_test_archive(folder) else ""
     remarks = _remarks(report, as_unknown=_as_unknown(clips, bundle.labels))
-    return Source(clips, f"all clips of {shown(folder)}{archive}", _rates(clips), remarks)
+    return Source(clips, f"all clips of {folder_name(folder)}{archive}", _rates(clips), remarks)
+
+
+def folder_name(folder: str | Path) -> str:
+    """The last part of a path, for reports and model files: where it lies on somebody's disk is nobody's business."""
+    return shown(Path(folder).expanduser().resolve().name)
 
 
 def _of_splits(bundle: Bundle, splits: Splits, split: Split, name: str) -> Source:

@@ -19,6 +19,7 @@ from kws_s5.audio import SUFFIXES, audio_blocks, load_audio
 from kws_s5.data.manifest import SILENCE, UNKNOWN
 from kws_s5.errors import UserError
 from kws_s5.eval.noise import Noise, Pink
+from kws_s5.eval.sources import folder_name
 from kws_s5.resample import StreamResampler, decimate, resample
 from kws_s5.stream_metrics import Occurrence
 
@@ -80,7 +81,7 @@ def gather(dataset: Dataset, labels: Sequence[str], folder: str = "", *, descrip
     if not words:
         raise UserError(f"{description or 'data'}: holds no clip of a keyword")
     if folder:
-        return Material(words, recordings(folder), f"{len(words)} words of {description} in recordings of {folder}")
+        return Material(words, recordings(folder), f"{len(words)} words of {description} in recordings of {folder_name(folder)}")
     others = tuple(Clip(clip.waveform, clip.rate) for clip in clips if clip.label in (UNKNOWN, SILENCE))
     remark = "" if others else "no background: false alarms are counted in noise alone; name recordings with " \
                                "--background DIR"

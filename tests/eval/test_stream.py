@@ -111,6 +111,8 @@ def test_the_stream_report_has_every_number_and_both_curves(run, tmp_path, capsy
     folder = run / "eval-words"
     assert {p.name for p in folder.iterdir()} >= {"stream.json", "stream_det.png", "stream_roc.png"}
     report = json.loads((folder / "stream.json").read_text())
+    assert report["data"] == "8 words of all clips of words in recordings of talk"
+    assert str(tmp_path) not in (folder / "stream.json").read_text()  # folders by name, not where they lie
     for row in report["rows"]:
         assert row["own"]["words"] == 8 and row["own"]["miss_rate"] == 0.0
         assert row["own"]["latency_ms"]["median"] < 300 and not row["calibrated"]
@@ -145,6 +147,19 @@ def test_calibration_is_stored_in_the_model_and_used(run, tmp_path, capsys) -> N
     assert bundle.thresholds == report["thresholds"] and bundle.metrics["calibration"]["words"] == 8
     assert KeywordSpotter(bundle).thresholds == [report["thresholds"][word] for word in ("high", "low")]
     assert [p.name for p in run.iterdir()] == ["model.safetensors"]  # nothing temporary is left
+    assert str(tmp_path).encode() not in (run / "model.safetensors").read_bytes()
+
+
+def test_a_folder_with_lists_gives_its_validation_words(run, tmp_path, capsys) -> None:
+    words = tmp_path / "words"
+    save_wav(words / "other" / "00000003_nohash_0.wav", np.zeros(8000, np.float32), 16000)
+    (words / "validation_list.txt").write_text("low/00000000_nohash_0.wav\nhigh/00000001_nohash_0.wav\n")
+    (words / "testing_list.txt").write_text("low/00000002_nohash_0.wav\n")
+    arguments = [str(run), "--data", str(words), "--background", str(tmp_path / "talk"), "--dry-run", "--json"]
+    for split, n in ((), 2), (("--split", "test"), 1), (("--split", "all"), 8):
+        assert calibrate_main([*arguments, *split]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert report["words"] == n, report["data"]
 
 
 def test_calibration_refuses_what_it_cannot_do(run, tmp_path, capsys) -> None:
