@@ -1,6 +1,7 @@
 """kws-calibrate MODEL --background DIR --max-fa-per-hour 0.5: thresholds that keep to a limit, stored in the model.
 
     kws-calibrate runs/quickstart --background talk_radio
+    kws-calibrate commands12 --background talk_radio          writes commands12-calibrated.safetensors here
     kws-calibrate runs/quickstart --background talk_radio --max-fa-per-hour 0.1 --out strict.safetensors
 """
 
@@ -45,7 +46,7 @@ class Arguments:
     """Pink noise in dB below the words: the background has to keep to the limit as recorded and at each of these."""
     seed: int = 0
     out: str = ""
-    """Model file to write. Default: the model itself."""
+    """Model file to write. Default: the model itself; for a shipped model NAME-calibrated.safetensors, here."""
     dry_run: Flag = False
     """Show the thresholds and store nothing."""
     json: Flag = False
@@ -70,7 +71,7 @@ def _run(arguments: Arguments) -> None:
     report = calibration(bundle, arguments)
     bundle.thresholds = dict(report["thresholds"])
     bundle.metrics = {**bundle.metrics, "calibration": {k: v for k, v in report.items() if k != "by_word"}}
-    out = Path(arguments.out).expanduser() if arguments.out else path
+    out = Path(arguments.out).expanduser() if arguments.out else _default_out(path)
     if not arguments.dry_run:
         _save(bundle, out)
     if arguments.json:
@@ -117,6 +118,13 @@ def _source(bundle, arguments: Arguments):
     folder = Path(arguments.data).expanduser()
     listed = arguments.split != "validation" or (folder.is_dir() and bool(read_lists(folder)))
     return from_folder(bundle, folder, split=arguments.split if listed else "all")
+
+
+def _default_out(path: Path) -> Path:
+    """The model's own file; a shipped one belongs to the installed package and stays as it is."""
+    from kws_s5.bundle import SHIPPED
+
+    return Path(f"{path.stem}-calibrated.safetensors") if path.parent == SHIPPED else path
 
 
 def _save(bundle, out: Path) -> None:

@@ -81,7 +81,8 @@ def gather(dataset: Dataset, labels: Sequence[str], folder: str = "", *, descrip
     if not words:
         raise UserError(f"{description or 'data'}: holds no clip of a keyword")
     if folder:
-        return Material(words, recordings(folder), f"{len(words)} words of {description} in recordings of {folder_name(folder)}")
+        told = f"{len(words)} words of {description} in recordings of {folder_name(folder)}"
+        return Material(words, recordings(folder), told)
     others = tuple(Clip(clip.waveform, clip.rate) for clip in clips if clip.label in (UNKNOWN, SILENCE))
     remark = "" if others else "no background: false alarms are counted in noise alone; name recordings with " \
                                "--background DIR"

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import kws_s5
-from kws_s5.audio import load_audio
+from kws_s5.audio import load_audio, save_wav
 from kws_s5.bundle import find, shipped
 from kws_s5.data.speech_commands import COMMANDS_10, LABELS_12
+from kws_s5.eval.calibrate_cli import main as calibrate
 from kws_s5.resample import resample
 
 EXAMPLES = Path(__file__).parents[1] / "demo" / "examples"
@@ -46,3 +47,16 @@ def test_silence_is_silence(model: kws_s5.Bundle) -> None:
     for rate in (8000, 48000):
         scores = model.classify(np.zeros(rate, np.float32), rate)
         assert max(scores, key=scores.get) == "_silence_"
+
+
+def test_calibrating_it_writes_a_copy_and_leaves_the_package_as_it_is(tmp_path: Path, monkeypatch) -> None:
+    for word, k in (("yes", 0), ("no", 1)):
+        clip = load_audio(EXAMPLES / "six_commands.flac").waveform[:16000]
+        save_wav(tmp_path / "words" / word / f"{k}.wav", clip, 16000)
+    noise = np.random.default_rng(0).standard_normal(32000).astype(np.float32)
+    save_wav(tmp_path / "talk" / "a.wav", 0.01 * noise, 16000)
+    before = find("commands12").read_bytes()
+    monkeypatch.chdir(tmp_path)
+    assert calibrate(["commands12", "--data", "words", "--background", "talk", "--snr"]) == 0
+    assert find("commands12").read_bytes() == before
+    assert kws_s5.load("commands12-calibrated.safetensors").thresholds
