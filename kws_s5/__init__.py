@@ -13,7 +13,14 @@ def __getattr__(name: str) -> Any:
     if name in _DOORS:
         from importlib import import_module
 
-        return getattr(import_module(_DOORS[name]), name)
+        try:
+            return getattr(import_module(_DOORS[name]), name)
+        except ModuleNotFoundError as error:
+            from kws_s5.cli import TORCH, without_torch
+
+            if error.name not in TORCH:
+                raise
+            raise ImportError(without_torch(error)) from error
     raise AttributeError(f"module 'kws_s5' has no attribute {name!r}")
 
 

@@ -49,6 +49,11 @@ class Bundle:
         n = sum(p.numel() for p in self.model.parameters())
         return f"<Bundle {self.config.name}: {words or 'no labels'}; {n:,} parameters, trained at {self.rate:g} Hz>"
 
+    @property
+    def seconds(self) -> float:
+        """Length of the training clips; 0: the data has none."""
+        return getattr(self.config.data, "seconds", 0.0)
+
     def save(self, path: str | Path) -> None:
         """Writes the file atomically."""
         from kws_s5 import __version__

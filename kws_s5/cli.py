@@ -10,6 +10,8 @@ from collections.abc import Callable
 from kws_s5.errors import UserError
 from kws_s5.samples import shown
 
+TORCH = {"torch", "torchaudio", "lightning", "numba", "scipy", "safetensors", "sklearn", "matplotlib"}  # the extra's
+
 
 def guarded(command: Callable[[], int | None]) -> int:
     """Runs ``command`` and returns an exit status; never lets a traceback of a user's mistake through."""
@@ -17,6 +19,11 @@ def guarded(command: Callable[[], int | None]) -> int:
         return command() or 0
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in TORCH:
+            raise
+        print(f"error: {without_torch(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped.", file=sys.stderr)
@@ -34,3 +41,9 @@ def guarded(command: Callable[[], int | None]) -> int:
         where = shown(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else "a file"
         print(f"error: {where}: {error.strerror}; check the path, its permissions and the free space", file=sys.stderr)
         return 2
+
+
+def without_torch(error: ModuleNotFoundError) -> str:
+    """What to do where only the small installation is there, which runs exported models."""
+    return (f"{error.name} is not installed: pip install 'kws-s5[torch]' trains and runs models; "
+            "without it, kws-scan --model FILE.onnx runs exported ones")

@@ -16,14 +16,15 @@ ALLOWED = {
     "model": {"config", "ssm"},
     "data": {"config"},
     "training": {"config", "ssm", "model", "data", "bundle"},
+    "export": {"config", "model", "bundle"},
     "listening": {"config", "ssm", "model", "data", "bundle"},
     "recipes": {"config", "ssm", "model", "data", "bundle", "training"},
-    "eval": {"config", "ssm", "model", "data", "bundle", "training", "listening"},
+    "eval": {"config", "ssm", "model", "data", "bundle", "training", "listening", "export"},
     "demo": {"config", "ssm", "model", "data", "bundle", "listening", "eval"},
 }
 FENCES = {
     "gradio": {"demo"}, "matplotlib": {"plots"}, "triton": {"ssm"}, "numba": {"ssm", "model"},
-    "lightning": {"training"}, "sklearn": {"metrics"},
+    "lightning": {"training"}, "sklearn": {"metrics"}, "onnx": {"export"}, "onnxruntime": {"export"},
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ["kws-train", "kws-eval", "kws-data", "kws-scan", "kws-listen", "kws-calibrate", "kws-demo"]
+COMMANDS = ["kws-train", "kws-eval", "kws-data", "kws-scan", "kws-listen", "kws-calibrate", "kws-export", "kws-demo"]
 HEAVY = ["lightning", "matplotlib", "gradio", "librosa", "torchaudio"]
 
 

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from kws_s5.audio import audio_blocks, audio_info
-from kws_s5.bundle import load
 from kws_s5.errors import UserError
 from kws_s5.events import Event, SpotterConfig
 from kws_s5.listening.hits import HitSaver
 from kws_s5.samples import shown
-from kws_s5.spotter import KeywordSpotter
+from kws_s5.spotter import KeywordSpotter, open_model
 
 BLOCK = 4.0  # seconds
 WORTH = 300.0  # seconds of sound below which starting processes costs more than it saves
@@ -32,6 +31,7 @@ class ScanOptions:
     """What to listen for, and how."""
 
     model: str
+    """Also an exported one (.onnx), which needs no torch."""
     keywords: tuple[str, ...] = ()
     threshold: float | None = None
     """For all words; None: the model's own."""
@@ -81,7 +81,7 @@ def total_seconds(files: Sequence[str | Path]) -> float:
 
 def spotter_of(options: ScanOptions) -> KeywordSpotter:
     """The spotter the options ask for."""
-    return KeywordSpotter(load(options.model), keywords=options.keywords, thresholds=options.threshold,
+    return KeywordSpotter(open_model(options.model), keywords=options.keywords, thresholds=options.threshold,
                           config=options.config)
 
 
@@ -124,8 +124,7 @@ def _names(files: Sequence[str | Path]) -> list[str]:
 def _saver(options: ScanOptions, spotter: KeywordSpotter, name: str, rate: float) -> HitSaver | None:
     if not options.hits:
         return None
-    clip = getattr(spotter.bundle.config.data, "seconds", 0.0) or 1.0
-    return HitSaver(options.hits, name, rate, clip=clip, margin=options.margin)
+    return HitSaver(options.hits, name, rate, clip=spotter.bundle.seconds or 1.0, margin=options.margin)
 
 
 def _seconds(file: str | Path) -> float:
@@ -161,9 +160,10 @@ _worker: dict[str, Any] = {}  # of this process: the model is read once, not for
 
 
 def _begin(options: ScanOptions, heard: Any) -> None:
-    import torch
+    if not options.model.endswith(".onnx"):
+        import torch
 
-    torch.set_num_threads(1)
+        torch.set_num_threads(1)
     _worker.update(options=options, heard=heard, spotter=spotter_of(options))
 
 

@@ -38,7 +38,9 @@ class Arguments:
     files: tyro.conf.Positional[tuple[Path, ...]]
     """Recordings, or folders of recordings."""
     model: str = ""
-    """A run folder, a model file, or the name of a shipped model. Default: the shipped one."""
+    """A run folder, a model file, the name of a shipped model, or an exported one (.onnx). Default: the shipped one."""
+    runtime: Literal["auto", "torch", "onnx"] = "auto"
+    """What runs the model. auto: onnxruntime for files that end in .onnx (written by kws-export), else torch."""
     keywords: tuple[str, ...] = ()
     """Only these words (yes,no or yes no)."""
     format: Literal["table", "json", "csv", "audacity", "srt"] = "table"
@@ -68,7 +70,7 @@ def _run(arguments: Arguments) -> int:
 
     files = recordings(arguments.files)
     _check(arguments, files)
-    model = arguments.model or default_model()
+    model = model_for(arguments.model, arguments.runtime)
     options = ScanOptions(model, split_words(arguments.keywords), arguments.threshold, hits=arguments.save_hits,
                           margin=arguments.margin)
     streamed = not arguments.out and arguments.format != "json"
@@ -111,6 +113,17 @@ def recordings(given: Sequence[Path]) -> list[Path]:
 def split_words(given: Sequence[str]) -> tuple[str, ...]:
     """Words given one by one or between commas."""
     return tuple(word for part in given for word in part.split(",") if word)
+
+
+def model_for(model: str, runtime: str) -> str:
+    """The model named, or the shipped one, if ``runtime`` (auto, torch or onnx) can run it; UserError if not."""
+    exported = model.endswith(".onnx")
+    if runtime == "onnx" and not exported:
+        what = f"{model} is not" if model else "--model names none that is"
+        raise UserError(f"--runtime onnx runs exported models: {what}; kws-export MODEL writes one")
+    if runtime == "torch" and exported:
+        raise UserError(f"--runtime torch: {model} is exported; give the run folder or model file it came from")
+    return model or default_model()
 
 
 def default_model() -> str:

@@ -1,0 +1,66 @@
+"""kws-export MODEL: a trained model as ONNX files that run without torch.
+
+    kws-export commands12                              commands12.onnx and commands12-clip.onnx, any sample rate
+    kws-export runs/words --rate 16000 --weights int6  one rate only, a quarter of the size
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from kws_s5.cli import guarded
+from kws_s5.errors import UserError
+from kws_s5.export.description import Kind
+
+DESCRIPTION = """A trained model as ONNX files: the streaming step (NAME.onnx) and the model of clips (NAME-clip.onnx).
+
+They run in onnxruntime, in any language, without torch:
+  kws-export commands12 --out exported
+  kws-scan meeting.wav --model exported/commands12.onnx
+
+Both are compared with torch before they are written. Inputs, states and a plain numpy version: docs/porting.md."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The command line."""
+
+    model: tyro.conf.Positional[str]
+    """A run folder, a model file, or the name of a shipped model."""
+    to: Literal["onnx"] = "onnx"
+    """The only format there is."""
+    out: Path = Path(".")
+    """Folder for the files."""
+    name: str = ""
+    """Their name. Default: the model's."""
+    rate: float | None = None
+    """Hz: fix the sample rate; smaller, and quicker on short chunks. Default: the rate is an input."""
+    weights: Annotated[Kind, tyro.conf.arg(metavar="{float32,int8,...,int4}")] = "float32"
+    """How the matrices are stored: 8 bits change next to no decision, 6 bits few (docs/porting.md has figures)."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Exit status 0, or 2 after a mistake."""
+    arguments = tyro.cli(Arguments, args=argv, prog="kws-export", description=DESCRIPTION)
+    return guarded(lambda: _run(arguments))
+
+
+def _run(arguments: Arguments) -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+    except ImportError as error:
+        raise UserError(f"kws-export needs onnx and onnxruntime ({error}): pip install 'kws-s5[export]'") from None
+    from kws_s5.bundle import find, load
+    from kws_s5.export.export import export
+
+    path = find(arguments.model)
+    name = arguments.name or (path.parent.name if path.stem == "model" else path.stem)
+    if not name or Path(name).name != name:
+        raise UserError(f"--name {name}: must be the name of a file, without a folder; --out is the folder")
+    for file in export(load(path), name, arguments.out, rate=arguments.rate, weights=arguments.weights):
+        print(f"{file.path}  {file.kind}  {file.size:,} bytes  largest difference from torch's logits "
+              f"{file.difference:.1e}")
