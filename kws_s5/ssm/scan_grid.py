@@ -13,6 +13,7 @@ is gathered, and the gradient goes straight into the table. On one thread: for s
 Shapes: N batch, L steps, P stored states, M systems, D directions; planar pairs [re | im] on the last axis.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -62,7 +63,15 @@ class _Scan(torch.autograd.Function):
         return grad_table, None, grad_v, None
 
 
-@njit(nogil=True, error_model="numpy", cache=True)
+def compiled(function: Callable) -> Callable:
+    """numba's, kept on disk where that is possible (not in a read-only installation)."""
+    try:
+        return njit(nogil=True, error_model="numpy", cache=True)(function)
+    except (RuntimeError, OSError):
+        return njit(nogil=True, error_model="numpy")(function)
+
+
+@compiled
 def _forward(table, place, v, xs, work, sizes, reverse):
     """work: the drive, then zeros."""
     N, L, P, D, d = sizes
@@ -81,7 +90,7 @@ def _forward(table, place, v, xs, work, sizes, reverse):
             before = here
 
 
-@njit(nogil=True, error_model="numpy", cache=True)
+@compiled
 def _adjoint(table, place, v, xs, grad_xs, grad_table, grad_v, work, sizes, reverse):
     """work: h, then h of the step before (zeros at first)."""
     N, L, P, D, d = sizes
