@@ -1,5 +1,6 @@
 """Complex numbers of a graph: a Pair of real Values, and the functions that coefficients.py asks for."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,8 @@ class GraphOps:
         return self.graph.op("Exp", x)
 
     def polar(self, r: Any, phi: Value) -> Pair:
-        return Pair(r * self.graph.op("Cos", phi), r * self.graph.op("Sin", phi))
+        cos = self.graph.op("Sin", phi + 0.5 * math.pi)  # onnxruntime before 1.24 has no Cos in float64
+        return Pair(r * cos, r * self.graph.op("Sin", phi))
 
     complex = staticmethod(Pair)
 

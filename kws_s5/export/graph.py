@@ -107,7 +107,8 @@ class Graph:
         like = known[1] if kind == "Where" and len(known) > 1 else known[0]
         values = [value if isinstance(value, Value) else self.constant(_typed(value, like.dtype)) for value in inputs]
         names = [output.name] if output else [self._name() for _ in range(n)]
-        self._scopes[-1].append(helper.make_node(kind, [v.name for v in values], names, **attributes))
+        # named, because onnxruntime 1.20 makes names of its own out of these and needs them to differ
+        self._scopes[-1].append(helper.make_node(kind, [v.name for v in values], names, name=names[0], **attributes))
         dtype = "bool" if kind in TRUTHS else dtype or like.dtype
         outputs = tuple(Value(self, name, dtype) for name in names)
         return outputs if n > 1 else outputs[0]
