@@ -116,7 +116,7 @@ def summary(rows: Sequence[dict]) -> list[dict[str, Any]]:
         result.append({"model": model, "kind": kind, "condition": condition, "n_seen": n_seen, "n_seeds": len(members),
                        "mse": float(mse.mean()), "std": float(mse.std(ddof=1)) if len(mse) > 1 else None,
                        **{key: float(np.mean([row[key] for row in members]))
-                          for key in ("degrees", "nll", "coverage") if key in members[0]}})
+                          for key in ("standard_error", "degrees", "nll", "coverage") if key in members[0]}})
     return result
 
 

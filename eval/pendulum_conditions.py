@@ -107,12 +107,15 @@ def scores(truth: np.ndarray, mean: np.ndarray, variance: np.ndarray | None, ste
         truth, mean, variance: (n, L, K); no variance: no likelihood. steps: (n, L) bool.
 
     Returns:
-        mse, degrees (root mean square error of the angle of the predicted direction), and with a variance nll (summed
-        over K as in training) and coverage (share of targets within 1.96 standard deviations; 0.95 is calibrated).
+        mse, standard_error (of the mse, from the spread over sequences: what another draw of them would change),
+        degrees (root mean square error of the angle of the predicted direction), and with a variance nll (summed over
+        K as in training) and coverage (share of targets within 1.96 standard deviations; 0.95 is calibrated).
     """
     error = (mean - truth)[steps]  # (steps, K)
     wrong = np.angle(np.exp(1j * (_angle(mean[steps]) - _angle(truth[steps]))))
-    result = {"mse": float((error**2).mean()), "degrees": float(np.degrees(np.sqrt((wrong**2).mean())))}
+    each = np.array([((m - t)[shown] ** 2).mean() for m, t, shown in zip(mean, truth, steps, strict=True)])
+    result = {"mse": float((error**2).mean()), "standard_error": float(each.std() / len(each) ** 0.5),
+              "degrees": float(np.degrees(np.sqrt((wrong**2).mean())))}
     if variance is not None:
         spread = np.maximum(variance[steps], 1e-6)
         nll = 0.5 * (np.log(2 * np.pi * spread) + error**2 / spread).sum(-1)

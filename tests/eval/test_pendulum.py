@@ -99,7 +99,13 @@ def test_scores_of_known_errors() -> None:
     expected = -torch.distributions.Normal(torch.from_numpy(mean), 0.1).log_prob(torch.from_numpy(truth))[0, :2].sum(-1)
     assert found["nll"] == pytest.approx(float(expected.mean()))
     assert found["coverage"] == 1.0
-    assert set(scores(truth, mean, None, steps)) == {"mse", "degrees"}
+    assert set(scores(truth, mean, None, steps)) == {"mse", "standard_error", "degrees"}
+
+
+def test_the_standard_error_comes_from_the_spread_over_sequences() -> None:
+    truth, mean = np.zeros((4, 5, 2)), np.zeros((4, 5, 2))
+    mean[:2] = 1.0
+    assert scores(truth, mean, None, np.ones((4, 5), bool))["standard_error"] == pytest.approx(0.5 / 2)
 
 
 @pytest.mark.parametrize("recipe", [recipes.pendulum_drop, recipes.pendulum_append, recipes.pendulum_gru])
