@@ -7,7 +7,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import tyro
 
@@ -38,7 +38,7 @@ class Arguments:
     """Their name. Default: the model's."""
     rate: float | None = None
     """Hz: fix the sample rate; smaller, and quicker on short chunks. Default: the rate is an input."""
-    weights: Annotated[Kind, tyro.conf.arg(metavar="{float32,int8,...,int4}")] = "float32"
+    weights: Kind = "float32"
     """How the matrices are stored: 8 bits change next to no decision, 6 bits few (docs/porting.md has figures)."""
 
 
