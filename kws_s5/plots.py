@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
 from kws_s5.atomic import replacing
 
@@ -198,8 +198,9 @@ def error_by_density(rows: Sequence[Mapping], path: str | Path) -> None:
         axis.errorbar([row["n_seen"] for row in own], [row["mse"] for row in own], spread, label=model, capsize=3,
                       **style)
     axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter("")
     axis.set_xticks(sorted({row["n_seen"] for row in rows}))
     axis.set(xlabel="frames seen, of 100", ylabel="test MSE x 1e-3")
     axis.legend(frameon=False)
