@@ -145,6 +145,9 @@ def find(source: str | Path) -> Path:
         if not (path / MODEL_FILE).is_file():
             raise UserError(f"{path}: no {MODEL_FILE} in this folder; has the run's first epoch ended?")
         return path / MODEL_FILE
+    if path.suffix == ".onnx" and path.is_file():
+        raise UserError(f"{path}: an exported model, which kws-scan, kws-listen and KeywordSpotter run; "
+                        "give the run folder or model file that it came from")
     if path.is_file():
         return path
     names = shipped()

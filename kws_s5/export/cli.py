@@ -14,6 +14,7 @@ import tyro
 from kws_s5.cli import guarded
 from kws_s5.errors import UserError
 from kws_s5.export.description import Kind
+from kws_s5.samples import shown
 
 DESCRIPTION = """A trained model as ONNX files: the streaming step (NAME.onnx) and the model of clips (NAME-clip.onnx).
 
@@ -57,10 +58,10 @@ def _run(arguments: Arguments) -> None:
     from kws_s5.bundle import find, load
     from kws_s5.export.export import export
 
-    path = find(arguments.model)
+    path = find(arguments.model).absolute()
     name = arguments.name or (path.parent.name if path.stem == "model" else path.stem)
-    if not name or Path(name).name != name:
-        raise UserError(f"--name {name}: must be the name of a file, without a folder; --out is the folder")
+    if not name or Path(name).name != name or not name.isprintable():
+        raise UserError(f"--name {shown(name)}: must be the name of a file, without a folder; --out is the folder")
     for file in export(load(path), name, arguments.out, rate=arguments.rate, weights=arguments.weights):
         print(f"{file.path}  {file.kind}  {file.size:,} bytes  largest difference from torch's logits "
               f"{file.difference:.1e}")

@@ -9,6 +9,7 @@ KEY = "kws_s5"
 FORMAT = 1
 Kind = Literal["float32", "int8", "int7", "int6", "int5", "int4"]  # how matrices are stored
 NUMBER = (int, float)
+MOST = 1e6  # of rates and seconds
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ def described(value: Any) -> Description:
     for name, kind in TYPES.items():
         if not isinstance(value.get(name), kind) or isinstance(value[name], bool):
             raise UserError(f"{name} is missing or has the wrong type")
-    if not value["frame_rate"] > 0 or not all(isinstance(label, str) for label in value["labels"]):
-        raise UserError("frame_rate or labels make no sense")
+    for name, kind in TYPES.items():
+        if kind is NUMBER and not 0 <= value[name] <= MOST:
+            raise UserError(f"{name} makes no sense")
+    if not (value["frame_rate"] >= 1e-3 and value["rate"] > 0 and value["kind"] in ("step", "clip")):
+        raise UserError("rate, frame_rate or kind make no sense")
+    labels = value["labels"]
+    if not all(isinstance(label, str) and label.isprintable() for label in labels) or len(set(labels)) < len(labels):
+        raise UserError("labels make no sense")
     return Description(**{name: value[name] for name in TYPES} | {"labels": tuple(value["labels"])})

@@ -50,7 +50,7 @@ def export(bundle: Bundle, name: str, folder: str | Path = ".", *, rate: float |
     about = Description("step", bundle.labels, bundle.rate, constants.frame_rate, constants.lowest, rate or 0.0,
                         bundle.seconds, bundle.thresholds, weights, bundle.note,
                         bundle.version or __version__)
-    written = []
+    files = []
     for kind, build, suffix in (("step", step_graph, ""), ("clip", clip_graph, "-clip")):
         if kind == "step" and not constants.window:
             continue
@@ -61,10 +61,11 @@ def export(bundle: Bundle, name: str, folder: str | Path = ".", *, rate: float |
             raise UserError(f"the {kind} graph differs from torch by {difference:.1e}; nothing was written. "
                             "Please report this with the model file")
         path = Path(folder).expanduser() / f"{name}{suffix}.onnx"
-        with replacing(path) as temporary:
+        files.append((Exported(path, kind, len(content), difference), content))
+    for file, content in files:  # all are compared before the first is written
+        with replacing(file.path) as temporary:
             temporary.write_bytes(content)
-        written.append(Exported(path, kind, len(content), difference))
-    return written
+    return [file for file, _ in files]
 
 
 def constants_of(bundle: Bundle) -> Constants:

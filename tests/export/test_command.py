@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kws_s5.errors import UserError
 from kws_s5.export.cli import main as export_main
+from kws_s5.export.export import export
 from kws_s5.listening.scan_cli import main as scan_main
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +51,7 @@ def test_both_files_are_written_and_described(exported, capsys, tmp_path) -> Non
 
 @pytest.mark.parametrize(("arguments", "reason"), [
     (["nowhere"], "no such file"), (["commands12", "--rate", "50"], "hears"),
-    (["commands12", "--name", "a/b"], "--name"),
+    (["commands12", "--name", "a/b"], "--name"), (["commands12", "--name", "a\nb"], "--name"),
 ])
 def test_mistakes_of_export_take_one_line(arguments, reason, capsys, tmp_path) -> None:
     assert export_main([*arguments, "--out", str(tmp_path)]) == 2
@@ -61,6 +63,23 @@ def test_a_model_that_cannot_be_exported_says_why(make_bundle, capsys, tmp_path)
     make_bundle(ssm={"bidirectional": True}, head={"frame_logits": False}).save(tmp_path / "model.safetensors")
     assert export_main([str(tmp_path / "model.safetensors"), "--out", str(tmp_path)]) == 2
     assert "it is bidirectional" in capsys.readouterr().err
+
+
+def test_a_run_folder_is_exported_from_within_and_an_exported_file_is_not(make_bundle, capsys, tmp_path, monkeypatch):
+    folder = tmp_path / "mine"
+    make_bundle().save(folder / "model.safetensors")
+    monkeypatch.chdir(folder)
+    assert export_main([".", "--out", "exported"]) == 0
+    assert {path.name for path in (folder / "exported").iterdir()} == {"mine.onnx", "mine-clip.onnx"}
+    assert export_main(["exported/mine.onnx"]) == 2
+    assert "an exported model" in capsys.readouterr().err
+
+
+def test_nothing_is_written_when_one_of_the_graphs_differs(make_bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr("kws_s5.export.export._difference", lambda bundle, kind, *rest: 1.0 * (kind == "clip"))
+    with pytest.raises(UserError, match="clip graph differs"):
+        export(make_bundle(), "x", tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_scan_hears_the_same_words_with_either_runtime(exported, capsys) -> None:
