@@ -70,6 +70,15 @@ def check_config(out: Path, config: RunConfig) -> None:
         raise UserError(f"{out}: cannot resume with other options: {key} was {old!r}, now {new!r}")
 
 
+def check_finished(out: Path, config: RunConfig) -> None:
+    """Proves that a finished run had the options given now; those that data complete (model, data) are not compared."""
+    old, new = _read(out / CONFIG), to_dict(config)
+    for section in ("augment", "optim", "training"):
+        for key, was, now in _differences(old.get(section), new[section], section):
+            raise UserError(f"{out}: is finished already, with other options: {key} was {was!r}, now {now!r}; "
+                            "start anew with --overwrite, or choose another --training.out")
+
+
 def record_config(out: Path, config: RunConfig, *, resuming: bool) -> None:
     """Writes config.json; a run that does not go on with an earlier one removes its files first."""
     if rank_zero_only.rank != 0:

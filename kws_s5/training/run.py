@@ -7,6 +7,7 @@ Stopped at any moment, ``resume=True`` ends with the weights of an uninterrupted
 
 import errno
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from kws_s5.errors import UserError
 from kws_s5.model import build_model
 from kws_s5.training.checkpoint import WholeFileIO, read_checkpoint
 from kws_s5.training.finish import finish, save_model
-from kws_s5.training.folder import RESULTS, check_config, record_config, run_folder
+from kws_s5.training.folder import RESULTS, check_config, check_finished, record_config, run_folder
 from kws_s5.training.interrupt import Interrupted, handled
 from kws_s5.training.keeper import CHECKPOINT, Keeper
 from kws_s5.training.objective import build_objective
@@ -58,6 +59,7 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
     console = Console(quiet=rank_zero_only.rank != 0, soft_wrap=True, markup=False, highlight=False)
     with run_folder(out, resume=resume, overwrite=overwrite) as resuming, _quiet():
         if resuming and (out / RESULTS).exists():
+            check_finished(out, config)
             console.print(f"{out} is finished already: {out / RESULTS}")
             return out
         if resume and not resuming:
@@ -141,6 +143,9 @@ def _fit(task: Task, out: Path, console: Console) -> None:
 def _trainer(config: RunConfig, **options: Any) -> pl.Trainer:
     training = config.training
     plugins: list[Any] = [WholeFileIO()]
+    if training.nodes > 1 and "MASTER_ADDR" not in os.environ and not SLURMEnvironment.detect():
+        raise UserError(f"training.nodes = {training.nodes}: start the command on every machine with torchrun or srun, "
+                        "as docs/processes.md shows; alone it would wait for the others without end")
     if SLURMEnvironment.detect():
         plugins.append(SLURMEnvironment(auto_requeue=False))  # requeued jobs say --resume themselves
     try:

@@ -141,6 +141,18 @@ def test_resuming_with_other_options_is_refused_by_name(tmp_path: Path) -> None:
     train(replace(config, training=replace(config.training, save_minutes=1.0)), splits=tones(), resume=True)
 
 
+def test_a_finished_run_with_other_options_is_told_so(uninterrupted: Path) -> None:
+    config = toy_config(out=str(uninterrupted), **(SETTINGS | {"epochs": 99}))
+    with pytest.raises(UserError, match="finished already, with other options: training.epochs"):
+        train(config, splits=tones(), resume=True)
+
+
+def test_several_machines_without_a_launcher_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(UserError, match="torchrun or srun"):
+        train(toy_config(out=str(tmp_path / "run"), nodes=2), splits=tones())
+
+
 def test_resuming_with_other_data_is_refused(tmp_path: Path) -> None:
     out, fewer = stopped(tmp_path / "run"), tones()
     fewer.train = Tones(29, seed=1, moving=True)
