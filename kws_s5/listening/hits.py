@@ -6,6 +6,7 @@ Move what was no such word into _unknown_/ of a training folder and train again.
 name before _nohash_, as one speaker's clips do, so that they end up in one split. Legend: l samples.
 """
 
+import re
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +63,11 @@ class HitSaver:
         for event, start, stop in hits:
             cut = sound[max(0, start - begin) : max(0, stop - begin)]
             if len(cut):
-                path = self.folder / event.label / f"{self.name}_nohash_{round(1000 * event.start)}.wav"
+                path = self.folder / folder_name(event.label) / f"{self.name}_nohash_{round(1000 * event.start)}.wav"
                 save_wav(path, cut, self.rate)
                 self.written.append(path)
+
+
+def folder_name(label: str) -> str:
+    """A word as the name of a folder inside another; labels come with models of strangers."""
+    return re.sub(r"[/\\:\0]|^\.+", "_", label)

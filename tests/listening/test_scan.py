@@ -9,6 +9,7 @@ import pytest
 import soundfile
 
 from kws_s5.audio import load_audio, save_wav
+from kws_s5.events import Event
 from kws_s5.listening.hits import HitSaver
 from kws_s5.listening.scan_cli import main
 from kws_s5.spotter import KeywordSpotter
@@ -160,3 +161,12 @@ def test_models_of_whole_clips_say_so(tone_bundle, tone_stream, file, capsys, tm
     assert status == 0 and "note: this model (trained without frame decisions)" in err
     assert {line.split()[3] for line in out.splitlines()[1:]} == {"low", "high"}
     assert list(KeywordSpotter(bundle).find(tone_stream([], seconds=2), 16000)) == []
+
+
+def test_hits_stay_in_their_folder_whatever_a_model_calls_its_words(tmp_path) -> None:
+    saver = HitSaver(tmp_path / "hits", "a", 8000)
+    for i, label in enumerate(("../up", str(tmp_path / "absolute"), "..", "yes")):
+        saver.push(np.zeros(8000, np.float32), [])
+        saver.finish([Event(label, i + 0.2, i + 0.5, 0.9, i + 0.6)])
+    assert [path.name for path in tmp_path.iterdir()] == ["hits"]
+    assert len(list((tmp_path / "hits").glob("*/*.wav"))) == 4 and (tmp_path / "hits" / "yes").is_dir()
