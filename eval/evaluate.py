@@ -4,6 +4,7 @@ Clips are read one batch at a time, so memory does not grow with the data set. B
 they are the same ones, so the results are too. Legend: n clips, K classes.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -79,14 +80,15 @@ def evaluate(
     firsts = range(0, len(dataset), batch_size)
     pieces = [Piece(condition, first, min(first + batch_size, len(dataset)))
               for condition in conditions for first in firsts]
-    answers = in_processes(bundle, dataset, pieces, min(processes, len(pieces))) if processes > 1 else (
+    n = min(processes, len(pieces), max(2, os.cpu_count() or 1))  # more than cores would only cost memory
+    answers = in_processes(bundle, dataset, pieces, n) if n > 1 else (
         listen(bundle, dataset, piece) for piece in pieces)
     said = []
     for piece, answer in zip(pieces, answers, strict=True):
         said.append(answer)
         progress(piece.end - piece.first)
-    n = len(firsts)  # pieces of a condition
-    return [Result(condition, *map(np.concatenate, zip(*said[i * n : (i + 1) * n], strict=True)))
+    many = len(firsts)  # pieces of a condition
+    return [Result(condition, *map(np.concatenate, zip(*said[i * many : (i + 1) * many], strict=True)))
             for i, condition in enumerate(conditions)]
 
 
