@@ -1,11 +1,13 @@
 """A pre-norm S5 layer with batch norm and gate as one operation on CPUs; equals S5Layer's plain forward (layer.py).
 
-Rows are worked through in tiles that stay in the processor's cache: norm -> product with B_bar -> scan -> product with
-C -> GELU, gate, dropout, residual. Of all that only the SSM's drive v = B_bar u and output y are kept for the gradient;
-the states never reach main memory: they are computed again from the few at the tiles' edges.
-A bidirectional layer goes through the tiles twice, from the end for one direction and from the start for the other.
+    norm -> product with B_bar -> scan -> product with C -> GELU, gate, dropout, residual
 
-With ``half`` the matrix products take bfloat16 operands (autocast); norm, states, recurrence and sums stay float32.
+Compiled code takes one short tile of rows after the other through all of it, in the processor's cache (program.py,
+layer_programs.py). Only the SSM's output y is kept for the gradient; all else, the states too, is computed again from
+the few states at the tiles' edges. A bidirectional layer goes through the tiles twice, from the end for one direction
+and from the start for the other. ``half``: products take bfloat16 operands (autocast) where the processor has a unit
+for them; norm, states, recurrence and sums stay float32.
+
 Legend: N batch, L steps, H features, P stored states; planar pairs [re | im].
 """
 
@@ -13,15 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from kws_s5.model import layer_kernel as kernel
+from kws_s5.model.amx import has_amx
+from kws_s5.model.half_products import half_panels
 from kws_s5.model.joint import joint, n_processes
-from kws_s5.model.layer_kernel import Sums, launch
+from kws_s5.model.layer_programs import Form, programs
 from kws_s5.model.norm import BATCH_EPSILON
-from kws_s5.model.products import Products, fresh
-from kws_s5.model.tiles import Tile, Tiles
-from kws_s5.ssm.scan_cpu import adjoint_into, forward_into
+from kws_s5.model.pages import fresh
+from kws_s5.model.program import filled
+from kws_s5.model.row_products import LANES
 
 
 @dataclass(frozen=True)
@@ -51,20 +55,20 @@ class Options:
 
 
 def fused_layer(x: Tensor, weights: Weights, options: Options) -> tuple[Tensor, Tensor, Tensor]:
-    """x (N, L, H) -> output (N, L, H), and mean and variance (H,) of the norm (no gradient)."""
+    """x (N, L, H) float32 -> output (N, L, H), and mean and variance (H,) of the norm (no gradient)."""
     tensors = tuple(vars(weights).values())
     if torch.is_grad_enabled() and any(t.requires_grad for t in (x, *tensors)):
         return _FusedLayer.apply(options, x, *tensors)
     run = _Layer(x, weights, options)
-    return run.forward(keep=False), run.mean, run.var
+    return run.forward(), run.mean, run.var
 
 
 class _FusedLayer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, options: Options, x: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         run = _Layer(x, Weights(*weights), options)
-        out = run.forward(keep=True)
-        ctx.save_for_backward(x, *weights, run.mean, run.var, run.y, run.v, *run.starts)
+        out = run.forward()
+        ctx.save_for_backward(x, *weights, run.mean, run.var, run.y, *run.starts)
         ctx.options = options
         ctx.mark_non_differentiable(run.mean, run.var)
         return out, run.mean, run.var
@@ -72,9 +76,9 @@ class _FusedLayer(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, G: Tensor, *_: Tensor) -> tuple:
-        x, *weights, mean, var, y, v = ctx.saved_tensors[:13]
+        x, *weights, mean, var, y = ctx.saved_tensors[:12]
         run = _Layer(x, Weights(*weights), ctx.options, known=(mean, var))
-        run.y, run.v, run.starts = y, v, ctx.saved_tensors[13:]
+        run.y, run.starts = y, ctx.saved_tensors[12:]
         return None, *run.backward(G.contiguous())
 
 
@@ -87,70 +91,77 @@ class _Layer:
         self.N, self.L, self.H = x.shape
         self.P2 = len(weights.Lambda_bar)
         self.both = weights.C.shape[1] == 2 * self.P2
-        self.tiles = Tiles(self.N, self.L)
-        self.flat = self.x.view(-1, self.H)
-        self.products = Products(options.half)
+        self.half = options.half and has_amx()
+        self.form = Form(self.N, self.L, torch.get_num_threads(), self.H, self.P2, self.both, options.gate_y, self.half,
+                         options.lengths is not None, tuple(m is not None for m in options.masks))
+        self.programs = programs(self.form)
+        self.items = len(self.programs.memory.items)
+        w, one = self.w, torch.ones_like(self.w.D)
+        self.C = w.C.split(self.P2, 1)
+        self.places: dict[str, Tensor] = {
+            "x": self.x, "Lambda": w.Lambda_bar, "D": w.D, "b": w.b, "zeros": x.new_zeros(filled(max(self.H, self.P2))),
+            "mask0": one if options.masks[0] is None else options.masks[0],
+            "mask1": one if options.masks[1] is None else options.masks[1],
+            "last": x.new_empty(self.items, self.P2)}
         self.mean, self.var = known or options.statistics or self._moments()
         self.inverse = torch.rsqrt(self.var + BATCH_EPSILON)
-        self.gain = self.w.scale * self.inverse
-        self.masks = [m if m is not None else torch.ones_like(self.w.D) for m in options.masks]
-        self.y: Tensor | None = None
-        self.v: Tensor | None = None
-        self.has_v = False  # v is complete
-        operand = self.products.operand
-        self.B = operand(self.w.B_bar, "B_bar")
-        self.W = operand(self.w.W, "W")
-        self.C = [operand(C, f"C{i}") for i, C in enumerate(self.w.C.split(self.P2, 1))]
+        self.gain = w.scale * self.inverse
+        self.places |= {"mean": self.mean, "inverse": self.inverse, "gain": self.gain, "bias": w.bias,
+                        "B": self._packed(w.B_bar)}
 
-    def forward(self, *, keep: bool) -> Tensor:
-        """Output (N, L, H); with ``keep`` y and the states at the tiles' edges stay for the gradient."""
-        out, y, C = fresh(self.flat.shape, self.flat), None, self.C
-        if keep or self.both:
-            y, self.v = fresh(self.flat.shape, self.flat), fresh((len(self.flat), self.P2), self.flat)
-        starts = [self.x.new_zeros(len(self.tiles), self.tiles.clips, self.P2) for _ in C]
+    def forward(self) -> Tensor:
+        """Output (N, L, H); y and the states at the tiles' edges stay for the gradient."""
+        out, self.y = fresh(self.x.shape, self.x), fresh(self.x.shape, self.x)
+        n = self.N * self.form.shape.n_tiles
+        self.starts = [self.x.new_zeros(n, self.P2) for _ in self.C]
+        self.places |= {"out": out, "y": self.y, "W": self._packed(self.w.W)}
+        self.places |= {f"C{i}": self._packed(C) for i, C in enumerate(self.C)}
+        self.places |= {f"start{i}": start for i, start in enumerate(self.starts)}
         if self.both:
-            self._sweep(starts[1], backward=True, into=lambda tile, u, xs: self.products(xs, C[1].T, y[tile.rows]))
-            self.has_v = True
-
-        def finish(tile: Tile, u: Tensor, xs: Tensor) -> None:
-            here = self.tiles.scratch("y", tile, self.H, self.x) if y is None else y[tile.rows]
-            self.products(xs, C[0].T, here, add=self.both)
-            self._epilogue(tile, here, u, out[tile.rows])
-
-        self._sweep(starts[0], backward=False, into=finish)
-        if keep:
-            self.y, self.starts = y, starts
-        return out.view_as(self.x)
+            self._run("from_end", backward=True)
+        self._run("from_start", backward=False)
+        return out
 
     def backward(self, G: Tensor) -> tuple[Tensor, ...]:
         """Gradients of x and of every tensor of Weights, in order."""
-        w, P2 = self.w, self.P2
-        self.G, self.dy, self.has_v = G.view(-1, self.H), fresh(self.flat.shape, self.flat), True
-        self.dW, self.dB, self.dC = torch.zeros_like(w.W), torch.zeros_like(w.B_bar), torch.zeros_like(w.C)
-        self.gate_sums, self.sums = Sums(1, self.tiles.most, self.x), Sums(3, self.tiles.most, self.x)
-        self.dLambda = torch.zeros(self.N, P2, dtype=torch.float64)
-        g = fresh((len(self.flat), P2), self.flat) if self.both else None
+        w, new, H, P2 = self.w, self.x.new_zeros, self.H, self.P2
+        dx = fresh(self.x.shape, self.x)
+        matrices = {"dW": w.W, "dB": w.B_bar, **{f"dC{i}": C for i, C in enumerate(self.C)}}
+        sums = {name: new(self.items, filled(m.shape[0]), filled(m.shape[1])) for name, m in matrices.items()}
+        sums |= {name: torch.zeros(self.items, n, width, dtype=torch.float64)
+                 for name, n, width in (("db", 1, H), ("sums", 3, H), ("dLambda", 1, P2))}
+        self.places |= {"G": G, "y": self.y, "dy": dx, "W": self._packed(w.W), "W_back": self._packed(w.W.T),
+                        "B_back": self._packed(w.B_bar.T), **sums}
+        for i, (C, start) in enumerate(zip(self.C, self.starts, strict=True)):
+            edges = new(self.N * self.form.shape.n_tiles, P2)
+            self.places |= {f"C{i}_back": self._packed(C.T), f"start{i}": start, f"g{i}": edges}
         if self.both:
-            self._adjoint_sweep(1, g)
-        self._adjoint_sweep(0, g)
-        dD, dbias, dscale = self.sums.result()
+            self.places["dv"] = fresh((self.N * self.L, P2), self.x)
+            self._run("gradient_from_end", backward=False)
+        self._run("gradient_from_start", backward=True)
+        dD, dbias, dscale = sums["sums"].sum(0)
+        self._norm_gradient(dbias, dscale)
+        dW, dB, *dC = (sums[name].sum(0)[: m.shape[0], : m.shape[1]] for name, m in matrices.items())
+        vectors = (t.to(self.x) for t in (dscale, dbias, sums["dLambda"].sum((0, 1))))
+        return dx, *vectors, dB, torch.cat(dC, 1), dD.to(self.x), dW, sums["db"].sum((0, 1)).to(self.x)
+
+    def _norm_gradient(self, dbias: Tensor, dscale: Tensor) -> None:
         if self.o.statistics is None:
             all_dscale, all_dbias, n_valid = joint(dscale, dbias, self._n_valid())
-            slope = -(all_dscale * self.inverse * self.gain / n_valid).to(self.x)
-            offset = -(all_dbias * self.gain / n_valid).to(self.x)
+            share = self.gain / n_valid
+            slope, offset = -(all_dscale * self.inverse * share), -(all_dbias * share)
         else:
-            slope = offset = torch.zeros_like(w.D)
-        launch(kernel.NORM_GRADIENT, [self.dy, self.G, self.dy, self.flat, self.mean, self.gain, slope, offset],
-               first=0, L=self.L, lengths=self.o.lengths)
-        like = self.x
-        return (self.dy.view_as(self.x), dscale.to(like), dbias.to(like), self.dLambda.sum(0).to(like), self.dB,
-                self.dC, dD.to(like), self.dW, self.gate_sums.result()[0].to(like))
+            slope = offset = torch.zeros_like(self.gain)
+        self.places |= {"slope": slope.to(self.x), "offset": offset.to(self.x)}
+        self._run("norm_gradient", backward=False)
 
     def _moments(self) -> tuple[Tensor, Tensor]:
-        sums, (origin,) = Sums(2, len(self.flat), self.x), joint(self.flat[0].clone())
+        (origin,) = joint(self.x.view(-1, self.H)[0].clone())
         origin /= n_processes()
-        launch(kernel.MOMENTS, [self.flat, origin], first=0, L=self.L, lengths=self.o.lengths, sums=sums)
-        total, n_valid = joint(sums.result(), self._n_valid())
+        sums = torch.zeros(self.items, 2, self.H, dtype=torch.float64)
+        self.places |= {"origin": origin, "moments": sums}
+        self._run("moments", backward=False)
+        total, n_valid = joint(sums.sum(0), self._n_valid())
         mean, square = total / n_valid
         return (origin + mean).to(self.x), (square - mean * mean).clamp(min=0.0).to(self.x)
 
@@ -159,85 +170,13 @@ class _Layer:
         n_valid = self.N * self.L if lengths is None else max(1, int(lengths.clamp(0, self.L).sum()))
         return torch.tensor(n_valid, dtype=torch.float64)
 
-    def _sweep(self, starts: Tensor, *, backward: bool, into: Any) -> None:
-        """Scans all tiles in one direction, keeps the state before each in ``starts``; into(tile, u, xs) goes on."""
-        states = self.x.new_zeros(self.N, self.P2)
-        order = range(len(self.tiles))
-        for i in reversed(order) if backward else order:
-            tile = self.tiles[i]
-            here = starts[i, : tile.n_clips]
-            here.copy_(states[tile.clips])
-            u = None if backward and self.has_v else self._input(tile)
-            xs = self._states(tile, u, here, backward)
-            into(tile, u, xs)
-            states[tile.clips] = xs.view(tile.n_clips, -1, self.P2)[:, 0 if backward else -1]
+    def _packed(self, weight: Tensor) -> Tensor:
+        """(O, K) as the products want it."""
+        if self.half:
+            return half_panels(weight)
+        missing = -len(weight) % LANES
+        weight = F.pad(weight, (0, 0, 0, missing)) if missing else weight
+        return weight.reshape(-1, LANES, weight.shape[1]).transpose(1, 2).contiguous()  # panels
 
-    def _input(self, tile: Tile) -> Tensor:
-        """Normalised inputs (rows, H) of a tile, 0 in the padding."""
-        u = self.tiles.scratch("u", tile, self.H, self.x)
-        launch(kernel.AFFINE, [u, self.flat[tile.rows], self.mean, self.gain, self.w.bias], first=tile.rows.start,
-               L=self.L, lengths=self.o.lengths)
-        return u
-
-    def _states(self, tile: Tile, u: Tensor | None, start: Tensor, backward: bool) -> Tensor:
-        """States (rows, 2P) of a tile; v is taken where it is known, else made from u, and kept if there is a place."""
-        v = self.tiles.scratch("v", tile, self.P2, self.x) if self.v is None else self.v[tile.rows]
-        if not self.has_v:
-            self.products(u, self.B.T, v)
-        xs = self.tiles.scratch("xs", tile, self.P2, self.x)
-        forward_into(xs, self.w.Lambda_bar, v, start, (tile.n_clips, tile.n_steps, self.P2 // 2), backward=backward)
-        return xs
-
-    def _epilogue(self, tile: Tile, y: Tensor, u: Tensor, out: Tensor) -> None:
-        first, L = tile.rows.start, self.L
-        h = self.tiles.scratch("h", tile, self.H, self.x)
-        launch(kernel.ACTIVATE, [y, u, self.w.D, self.masks[0], h], first=first, L=L)
-        z = self.products(h, self.W.T, self.tiles.scratch("z", tile, self.H, self.x))
-        value = y if self.o.gate_y else h
-        launch(kernel.COMBINE, [out, self.flat[tile.rows], value, z, self.w.b, self.masks[1]], first=first, L=L)
-
-    def _adjoint_sweep(self, direction: int, g: Tensor | None) -> None:
-        """One direction's gradient, against its scan; the second direction's goes to ``g``, the first ends in dy."""
-        backward = direction == 1
-        dC = self.dC[:, direction * self.P2 : (direction + 1) * self.P2]
-        carried = self.x.new_zeros(self.N, self.P2)
-        order = range(len(self.tiles))
-        for i in order if backward else reversed(order):
-            tile = self.tiles[i]
-            dy, sizes = self.dy[tile.rows], (tile.n_clips, tile.n_steps, self.P2 // 2)
-            if backward or not self.both:
-                self._epilogue_gradient(tile, dy)
-            start = self.starts[direction][i, : tile.n_clips]
-            xs, low = self._states(tile, None, start, backward), self.products.operand(dy, "a")
-            dxs = self.products(low, self.C[direction], self.tiles.scratch("dxs", tile, self.P2, self.x))
-            self.products(low.T, self.products.operand(xs, "xs"), dC, add=True)
-            dv = g[tile.rows] if backward else self.tiles.scratch("dv", tile, self.P2, self.x)
-            adjoint_into(dv, self.w.Lambda_bar, xs, start, dxs, carried[tile.clips], self.dLambda[tile.clips], sizes,
-                         backward=backward)
-            if not backward:
-                self._input_gradient(tile, dv if g is None else dv.add_(g[tile.rows]), dy)
-
-    def _epilogue_gradient(self, tile: Tile, dy: Tensor) -> None:
-        """dy of a tile from the gradient of its output."""
-        w, first, L, H = self.w, tile.rows.start, self.L, self.H
-        y, G = self.y[tile.rows], self.G[tile.rows]
-        h, z, dz, dvalue = (self.tiles.scratch(name, tile, H, self.x) for name in ("h", "z", "dz", "dvalue"))
-        launch(kernel.ACTIVATE_AGAIN, [y, self.masks[0], h], first=first, L=L)
-        low = self.products.operand(h, "h")
-        self.products(low, self.W.T, z)
-        launch(kernel.GATE_GRADIENT, [G, y if self.o.gate_y else h, z, w.b, self.masks[1], dz, dvalue], first=first,
-               L=L, sums=self.gate_sums)
-        low_dz = self.products.operand(dz, "a")
-        self.products(low_dz.T, low, self.dW, add=True)
-        dh = self.products(low_dz, self.W, z)
-        zero = torch.zeros_like(w.D)
-        through_h, direct = (zero, dvalue) if self.o.gate_y else (dvalue, zero)
-        launch(kernel.GELU_GRADIENT, [dy, y, self.masks[0], dh, through_h, direct], first=first, L=L)
-
-    def _input_gradient(self, tile: Tile, dv: Tensor, dy: Tensor) -> None:
-        """Turns dy of a tile into du, in place."""
-        w, u, low = self.w, self._input(tile), self.products.operand(dv, "a")
-        self.products(low.T, self.products.operand(u, "u"), self.dB, add=True)
-        through_B = self.products(low, self.B, self.tiles.scratch("h", tile, self.H, self.x))
-        launch(kernel.INPUT_GRADIENT, [dy, through_B, dy, w.D, u, self.flat[tile.rows], self.mean, self.inverse],
-               first=tile.rows.start, L=self.L, lengths=self.o.lengths, sums=self.sums)
+    def _run(self, name: str, *, backward: bool) -> None:
+        getattr(self.programs, name).run(self.places, backward=backward, lengths=self.o.lengths)

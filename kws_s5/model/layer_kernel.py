@@ -1,216 +1,163 @@
-"""Compiled elementwise work of an S5 layer on CPUs: what stands between its matrix products, one pass each.
+"""Compiled steps of an S5 layer on CPUs, and the loop that runs a list of them on one tile of rows after the other.
 
-A kernel is a C function of one pointer to int64 numbers, the job: it claims items (``chunk`` rows) by an atomic counter
-until none is left, so any number of threads may run it. Sums over rows go to float64 after every item.
+program.py makes the list: each step an operation on operands that lie in the batch or in scratch memory, so that a tile
+goes through all of them inside the processor's cache. A kernel is a C function of one pointer to int64 numbers, the job
+(ssm/threads.py runs it on torch's own threads): it claims items by an atomic counter until none is left.
 
-    job: counter, items, operation, rows, first row, H, L, chunk, n_sums, lengths, sums, totals, then the operand table
-         (vector.py); lengths (N,) int64 or 0; sums (items, n_sums, H) zeros; totals the same in float64
+    job    counter, n_items, L, tiles of a clip, lengths or 0, backward, n_steps, addresses of items, steps and scratch
+           memory, bytes of that for an item; the first HEADER of them are for registers
+    item   first and last clip, first and last tile: its clips one after the other, their tiles in order or against it
+    step   operation, which rows, three numbers, number of operands, then the operands: base, bytes for every row of the
+           batch before the tile, for every tile, clip and item before it, and from row to row
 
-Rows are steps of clips laid end to end: row r of a tile belongs to clip (first row + r) // L.
-Legend: N batch, L steps, H features; G gradient of the layer's output.
+Legend: N batch, L steps, H features, P states; G gradient of the layer's output.
 """
 
-import math
+import inspect
+import zlib
 from functools import cache
 
 import numpy as np
-import torch
 from numba import carray, cfunc, njit, types
-from torch import Tensor
 
-from kws_s5.model.vector import TABLE, rowwise
+from kws_s5.model import amx, columns, half_products, layer_columns, outer_products, row_products, tile_scan, vector
+from kws_s5.model.flush import flush, keep
+from kws_s5.model.half_products import half_outer, half_product
+from kws_s5.model.layer_columns import run_columns
+from kws_s5.model.outer_products import outer
+from kws_s5.model.row_products import product
+from kws_s5.model.tile_scan import adjoint, scan
 from kws_s5.ssm.scan_cpu_kernels import _address, _claim
-from kws_s5.ssm.threads import run_parallel
 
-MOMENTS, AFFINE, ACTIVATE, COMBINE = range(4)
-ACTIVATE_AGAIN, GATE_GRADIENT, GELU_GRADIENT, INPUT_GRADIENT, NORM_GRADIENT = range(4, 9)
-SMALL = 1 << 15  # numbers below which starting threads costs more than it saves
-CHUNK = 64  # rows of an item: few enough to sum in the working precision
-K, CUBE = 2.0 * math.sqrt(2.0 / math.pi), 0.044715  # gelu(y) = y sigmoid(K (y + CUBE y^3)), the tanh form
-
-
-@rowwise
-def clear(out):
-    return {0: out.zero()}
+ALL, VALID, PADDING = range(3)  # which rows of a tile a step works on
+STEP, OPERANDS, OPERAND, MOST = 72, 6, 6, 11  # numbers of a step, where its operands begin, of an operand; operands
+HEADER, FLUSHED = 192, 128  # saved registers: bytes, and where those of flush.py are
+PRODUCT, OUTER, SCAN, ADJOINT = range(100, 104)  # the other operations: layer_columns.py
+EMITTERS = (amx, columns, half_products, layer_columns, outer_products, row_products, tile_scan, vector)
 
 
-@rowwise
-def copy(out, source):
-    return {0: source}
+@njit(nogil=True, error_model="numpy", inline="always")
+def _resolve(step, table, row, tile, clip, item):
+    """Addresses and strides of a step's operands on this tile."""
+    for k in range(step[5]):
+        i = OPERANDS + OPERAND * k
+        table[2 * k] = step[i] + row * step[i + 1] + tile * step[i + 2] + clip * step[i + 3] + item * step[i + 4]
+        table[2 * k + 1] = step[i + 5]
 
 
-@rowwise
-def moments(x, origin, total, square):
-    centred = x - origin
-    return {2: total + centred, 3: square + centred * centred}
+@njit(nogil=True, error_model="numpy", inline="always")
+def _scan(step, table, rows, inner):
+    """Lambda_bar, v, start, xs, a place for the last state, or (next tile) the start it makes."""
+    a, v, v_step, start, xs, x_step = table[0], table[2], table[3], table[4], table[6], table[7]
+    P, backward, end = step[2], step[4] != 0, table[8]  # of no use unless the next tile wants it
+    if inner and step[3] != 0:
+        end = start - step[3] if backward else start + step[3]
+    if backward:
+        scan(a, start, v + (rows - 1) * v_step, -v_step, xs + (rows - 1) * x_step, -x_step, rows, P, end)
+    else:
+        scan(a, start, v, v_step, xs, x_step, rows, P, end)
 
 
-@rowwise
-def affine(u, x, mean, gain, bias):
-    return {0: (x - mean) * gain + bias}
+@njit(nogil=True, error_model="numpy", inline="always")
+def _adjoint(step, table, rows, inner):
+    """Lambda_bar, dxs (becomes dv), xs, start, g, a place for the last g, sums. It goes against the scan."""
+    a, d, d_step, xs, x_step, start, g = table[0], table[2], table[3], table[4], table[5], table[6], table[8]
+    P, backward, end, sums, last = step[2], step[4] != 0, table[10], table[12], rows - 1
+    if inner:
+        end = g - step[3] if backward else g + step[3]
+    if backward:
+        d, xs, d_step, x_step = d + last * d_step, xs + (last - 1) * x_step, -d_step, -x_step
+    else:
+        xs += x_step
+    adjoint(a, g, d, d_step, xs, x_step, start, d, d_step, rows, P, end, sums)
 
 
-@rowwise
-def activate(y, u, D, mask, h):
-    y = y + D * u
-    return {0: y, 4: mask * y * (K * (y + CUBE * y * y * y)).sigmoid()}
+@njit(nogil=True, error_model="numpy", inline="always")
+def _multiply(step, table, rows, half):
+    """PRODUCT: rows, W, out, work or a bias of zeros. OUTER: rows a, rows x, out, work. Sizes: K and O; O and K."""
+    a, a_step, b, b_step, out, out_step, work = table[0], table[1], table[2], table[3], table[4], table[5], table[6]
+    if step[0] == PRODUCT:
+        if half is None:
+            product(a, a_step, rows, step[2], b, (step[3] + 15) // 16, work, out, out_step)
+        else:
+            half_product(a, a_step, rows, step[2], b, step[3], out, out_step, work)
+    elif half is None:
+        outer(a, a_step, step[2], b, b_step, step[3], rows, out, out_step)
+    else:
+        half_outer(a, a_step, step[2], b, b_step, step[3], rows, out, out_step, work)
 
 
-@rowwise
-def activate_again(y, mask, h):
-    return {2: mask * y * (K * (y + CUBE * y * y * y)).sigmoid()}
-
-
-@rowwise
-def combine(out, skip, value, z, bias, mask):
-    return {0: skip + value * mask * (z + bias).sigmoid()}
-
-
-@rowwise
-def gate_gradient(G, value, z, bias, mask, dz, dvalue, dbias):
-    s = (z + bias).sigmoid()
-    product = G * mask * s
-    dz = product * value * (1.0 - s)
-    return {5: dz, 6: product, 7: dbias + dz}
-
-
-@rowwise
-def gelu_gradient(dy, y, mask, dh, through_h, direct):
-    s = (K * (y + CUBE * y * y * y)).sigmoid()
-    slope = s + y * s * (1.0 - s) * (K * (1.0 + 3.0 * CUBE * y * y))
-    return {0: (dh + through_h) * mask * slope + direct}
-
-
-@rowwise
-def input_gradient(du, through_B, dy, D, u, x, mean, inverse, dD, dbias, dscale):
-    du = through_B + D * dy
-    return {0: du, 8: dD + dy * u, 9: dbias + du, 10: dscale + du * (x - mean) * inverse}
-
-
-@rowwise
-def norm_gradient(out, G, du, x, mean, gain, slope, offset):
-    return {0: G + du * gain + (x - mean) * slope + offset}
+@njit(nogil=True, error_model="numpy", inline="always")
+def _tile(job, steps, table, clip, tile, item, inner, half):
+    """All steps on one tile."""
+    L, n_tiles = job[2], job[3]
+    first, last = tile * L // n_tiles, (tile + 1) * L // n_tiles
+    rows = valid = last - first
+    if job[4] != 0:
+        length = carray(_address(job[4] + 8 * clip), (1,), np.int64)[0]
+        valid = min(max(length - first, 0), rows)
+    for i in range(job[6]):
+        step = steps[i]
+        _resolve(step, table, clip * L + first, clip * n_tiles + tile, clip, item)
+        if step[0] == SCAN:
+            _scan(step, table, rows, inner)
+        elif step[0] == ADJOINT:
+            _adjoint(step, table, rows, inner)
+        elif step[0] >= PRODUCT:
+            _multiply(step, table, rows, half)
+        else:
+            begin = valid if step[1] == PADDING else 0
+            end = valid if step[1] == VALID else rows
+            if begin < end:
+                run_columns(step[0], table.ctypes.data, begin, end, step[2])
 
 
 @njit(nogil=True, error_model="numpy")
-def _row(job, item, r, n, like, counts):
-    """The operation on one row; ``counts``: the row belongs to its clip, it is not padding."""
-    operation = job[2]
-    if operation == MOMENTS:
-        if counts:
-            moments(job, item, r, n, like)
-    elif operation == AFFINE:
-        if counts:
-            affine(job, item, r, n, like)
-        else:
-            clear(job, item, r, n, like)
-    elif operation == ACTIVATE:
-        activate(job, item, r, n, like)
-    elif operation == COMBINE:
-        combine(job, item, r, n, like)
-    elif operation == ACTIVATE_AGAIN:
-        activate_again(job, item, r, n, like)
-    elif operation == GATE_GRADIENT:
-        gate_gradient(job, item, r, n, like)
-    elif operation == GELU_GRADIENT:
-        gelu_gradient(job, item, r, n, like)
-    elif operation == INPUT_GRADIENT:
-        if counts:
-            input_gradient(job, item, r, n, like)
-        else:
-            clear(job, item, r, n, like)
-    elif operation == NORM_GRADIENT:
-        if counts:
-            norm_gradient(job, item, r, n, like)
-        else:
-            copy(job, item, r, n, like)
-
-
-@njit(nogil=True, error_model="numpy")
-def _run(job, like, dtype):
-    rows, first, H, L, chunk, n_sums = job[3], job[4], job[5], job[6], job[7], job[8]
-    width = n_sums * H
-    lengths = carray(_address(job[9]), (1 << 40,), np.int64)
-    sums = carray(_address(job[10]), (job[1] * width,), dtype)
-    totals = carray(_address(job[11]), (job[1] * width,), np.float64)
+def _run(job, half):
+    steps = carray(_address(job[8]), (job[6], STEP), np.int64)
+    table = np.empty(2 * MOST, np.int64)
     while True:
         item = _claim(job)
         if item >= job[1]:
             return
-        for r in range(item * chunk, min(rows, (item + 1) * chunk)):
-            n = (first + r) // L
-            counts = True
-            if job[9] != 0:
-                counts = (first + r) - n * L < lengths[n]
-            _row(job, item, r, n, like, counts)
-        for i in range(item * width, (item + 1) * width):
-            totals[i] += sums[i]
-            sums[i] = 0
-
-
-def run_float32(job):
-    _run(job, np.float32(1), np.float32)
-
-
-def run_float64(job):
-    _run(job, np.float64(1), np.float64)
+        scratch = job[9] + job[10] * item
+        flush(scratch + FLUSHED)
+        if half is not None:
+            amx.configure(scratch)
+        clips = carray(_address(job[7] + 32 * item), (4,), np.int64)
+        for clip in range(clips[0], clips[1]):
+            for k in range(clips[2], clips[3]):
+                tile = clips[2] + clips[3] - 1 - k if job[5] != 0 else k
+                _tile(job, steps, table, clip, tile, item, k + 1 < clips[3], half)
+        if half is not None:
+            amx.restore(scratch)
+        keep(scratch + FLUSHED)
 
 
 @cache
-def compiled(double: bool) -> int:
-    """Address of the kernel, compiled on first use and kept on disk where that is possible."""
-    function = run_float64 if double else run_float32
-    signature = types.void(types.CPointer(types.int64))
+def compiled(half: bool) -> int:
+    """Address of the kernel, compiled on first use and kept on disk where that is possible.
+
+    ``half``: products take bfloat16 operands; needs ``has_amx``.
+    """
+    stamp = zlib.crc32("".join(map(inspect.getsource, EMITTERS)).encode())  # a part of what the kept code is known by
+
+    def run(job):
+        if stamp >= 0:
+            _run(job, None)
+
+    def run_half(job):
+        if stamp >= 0:
+            _run(job, 1)
+
+    signature, options = types.void(types.CPointer(types.int64)), {"nogil": True, "error_model": "numpy"}
+    function = run_half if half else run
     try:
-        kept = cfunc(signature, nogil=True, error_model="numpy", cache=True)(function)
+        kept = cfunc(signature, cache=True, **options)(function)
     except (RuntimeError, OSError):  # nowhere to keep it: a read-only installation, a full disk
-        kept = cfunc(signature, nogil=True, error_model="numpy")(function)
+        kept = cfunc(signature, **options)(function)
     _alive.append(kept)
     return kept.address
 
 
 _alive: list[object] = []  # machine code lives as long as its object
-
-
-class Sums:
-    """Running sums over rows, n vectors of H, float64 between items."""
-
-    def __init__(self, n: int, rows: int, like: Tensor) -> None:
-        """rows: of the largest tile that will be added."""
-        items, H = -(-rows // CHUNK), like.shape[-1]
-        self.parts = torch.zeros(items, n, H, dtype=like.dtype)
-        self.totals = torch.zeros(items, n, H, dtype=torch.float64)
-
-    def result(self) -> Tensor:
-        """(n, H) float64."""
-        return self.totals.sum(0)
-
-
-def launch(operation: int, operands: list[Tensor], *, first: int, L: int, lengths: Tensor | None = None,
-           sums: Sums | None = None) -> None:
-    """Runs ``operation`` on a tile.
-
-    Args:
-        operands: in the order of the expressions above: (rows, H) of the tile, (H,) one for all rows, or (N, 1, H) one
-            for each clip; the last ones may be left to ``sums``.
-        first: first row of the tile, counted from the start of the batch; L: rows of a clip.
-        lengths: (N,) int64; rows behind a clip's length get 0 (NORM_GRADIENT: the gradient of the skip alone).
-    """
-    rows, H = next(x.shape for x in operands if x.dim() == 2)
-    size = operands[0].element_size()
-    table = []
-    for x in operands:
-        strides = (H * size, 0, 0) if x.dim() == 2 else (0, H * size if x.dim() == 3 else 0, 0)
-        table += [x.data_ptr(), *strides]
-    n_sums = 0
-    if sums is not None:
-        n_sums = sums.parts.shape[1]
-        for k in range(n_sums):
-            table += [sums.parts.data_ptr() + k * H * size, 0, 0, n_sums * H * size]
-    addresses = [0 if lengths is None else lengths.data_ptr(), *((sums.parts.data_ptr(), sums.totals.data_ptr())
-                                                                if sums is not None else (0, 0))]
-    items = -(-rows // CHUNK)
-    job = np.array([0, items, operation, rows, first, H, L, CHUNK, n_sums, *addresses, *table], dtype=np.int64)
-    assert TABLE == 12
-    n_threads = min(torch.get_num_threads(), items) if rows * H >= SMALL else 1
-    run_parallel(compiled(operands[0].dtype == torch.float64), job, n_threads)

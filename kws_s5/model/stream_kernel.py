@@ -16,8 +16,8 @@ from functools import cache
 import numpy as np
 from numba import carray, cfunc, njit, types
 
-from kws_s5.model.layer_kernel import CUBE
-from kws_s5.model.layer_kernel import K as SLOPE
+from kws_s5.model.layer_columns import CUBE
+from kws_s5.model.layer_columns import K as SLOPE
 from kws_s5.model.row_products import LANES, SIZE, product
 from kws_s5.model.vector import pointwise
 from kws_s5.ssm.scan_cpu_kernels import _address, _claim, multiply_add

@@ -1,20 +1,32 @@
 """The fused layer equals the plain one: outputs, every gradient, dropout masks, running statistics."""
 
+import copy
+
 import pytest
 import torch
 
 from kws_s5.config import SSMConfig
-from kws_s5.model import tiles
+from kws_s5.model import program
+from kws_s5.model.amx import has_amx
 from kws_s5.model.layer import S5Layer
-from kws_s5.model.layer_fused import Options, Weights, fused_layer
+from kws_s5.model.layer_programs import programs
 
 H = 21  # one vector of 16 and a rest
+CASES = [(3, 50, None), (4, 17, [17, 5, 9, 1]), (2, 131, [131, 77]), (2, 40, [40, 0]), (5, 4, None), (2, 257, None)]
 
 
-def make(bidirectional=True, activation="half_glu1", dtype=torch.float64, dropout=0.3):
+@pytest.fixture
+def short_tiles(monkeypatch):
+    monkeypatch.setattr(program, "ROWS", 40)
+    programs.cache_clear()
+    yield
+    programs.cache_clear()
+
+
+def make(bidirectional=True, activation="half_glu1", dropout=0.3, H=H, ssm_size=40):
     torch.manual_seed(0)
-    ssm = SSMConfig(ssm_size=40, blocks=2, bidirectional=bidirectional)
-    layer = S5Layer(H, ssm, activation=activation, dropout=dropout).to(dtype)
+    ssm = SSMConfig(ssm_size=ssm_size, blocks=2, bidirectional=bidirectional)
+    layer = S5Layer(H, ssm, activation=activation, dropout=dropout)
     with torch.no_grad():
         layer.norm.scale.uniform_(0.5, 1.5)
         for tensor in (layer.norm.bias, layer.norm.mean, layer.out2.bias):
@@ -22,83 +34,129 @@ def make(bidirectional=True, activation="half_glu1", dtype=torch.float64, dropou
     return layer
 
 
-def fused(layer, x, lengths=None):
-    """As S5Layer does it, in any dtype."""
-    norm, seq = layer.norm, layer.seq
-    weights = Weights(norm.scale, norm.bias, *seq.system(), seq._readout(), seq.D, layer.out2.weight, layer.out2.bias)
-    masks = layer._mask(x), layer._mask(x)
-    statistics = None if layer.training else (norm.mean, norm.var)
-    return fused_layer(x, weights, Options(lengths, masks, layer.activation == "half_glu2", False, statistics))[0]
+def double(layer):
+    """The plain layer in float64, with the dropout masks that the layer itself would draw."""
+    twin = copy.deepcopy(layer).double()
+    twin.fuse = False
+    drawn = layer._mask
+    twin._mask = lambda h: None if (mask := drawn(h.float())) is None else mask.double()
+    return twin
 
 
-def results(run, layer, x, G):
+def results(layer, x, G, lengths=None):
     torch.manual_seed(1)  # of the dropout masks
     layer.zero_grad()
     x = x.clone().requires_grad_()
-    y = run(x)
+    y = layer(x, lengths=lengths)
     y.backward(G)
-    return [y.detach(), x.grad, *(p.grad.clone() for p in layer.parameters())]
+    buffers = (layer.norm.mean, layer.norm.var)
+    return [y.detach(), x.grad, *(p.grad.clone() for p in layer.parameters()), *(b.clone() for b in buffers)]
+
+
+def distances(ours, exact):
+    """Relative to the size of the whole tensor."""
+    return [float((a.double() - b).norm() / (b.norm() + 1e-30)) for a, b in zip(ours, exact, strict=True)]
 
 
 @pytest.mark.parametrize("activation", ["half_glu1", "half_glu2"])
 @pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize(("N", "L", "lengths"), [
-    (3, 50, None), (4, 17, [17, 5, 9, 1]), (2, 131, [131, 77]), (1, 2, None), (2, 257, None)])
+@pytest.mark.parametrize(("N", "L", "lengths"), CASES)
 @pytest.mark.parametrize("training", [True, False])
-def test_fused_equals_plain_in_double_precision(activation, bidirectional, N, L, lengths, training, monkeypatch):
-    monkeypatch.setattr(tiles, "ROWS", 40)
+def test_fused_equals_plain_in_double_precision(activation, bidirectional, N, L, lengths, training, short_tiles):
     layer = make(bidirectional, activation).train(training)
     lengths = None if lengths is None else torch.tensor(lengths)
-    x, G = torch.randn(N, L, H, dtype=torch.float64) * 2 + 0.7, torch.randn(N, L, H, dtype=torch.float64)
-    plain = results(lambda x: layer(x, lengths=lengths), layer, x, G)
-    for a, b in zip(plain, results(lambda x: fused(layer, x, lengths), layer, x, G), strict=True):
-        torch.testing.assert_close(b, a, rtol=1e-9, atol=1e-9 * float(a.abs().max()))
-
-
-@pytest.mark.parametrize("L", [1, 63, 1000, 5000])
-def test_layer_chooses_the_fused_form_and_changes_nothing(L):
-    layer = make(dtype=torch.float32).train()
-    x, G = torch.randn(2, L, H), torch.randn(2, L, H)
+    x, G = torch.randn(N, L, H) * 2 + 0.7, torch.randn(N, L, H)
     assert layer._can_fuse(x, 1.0, None)
-    seen = []
-    for layer.fuse in (False, True):
-        with torch.no_grad():
-            layer.norm.mean.zero_()
-            layer.norm.var.fill_(1.0)
-        seen.append([*results(layer, layer, x, G), layer.norm.mean.clone(), layer.norm.var.clone()])
-    for a, b in zip(*seen, strict=True):
-        torch.testing.assert_close(b, a, rtol=1e-3, atol=1e-4 * float(a.abs().max()))
+    exact = results(double(layer), x.double(), G.double(), lengths)
+    assert max(distances(results(layer, x, G, lengths), exact)) < 1e-4
+
+
+@pytest.mark.parametrize(("width", "ssm_size"), [(96, 128), (16, 8), (1, 4), (33, 68)])
+@pytest.mark.parametrize("L", [1, 63, 1000])
+def test_any_width_and_length(width, ssm_size, L):
+    layer = make(H=width, ssm_size=ssm_size).train()
+    x, G = torch.randn(3, L, width), torch.randn(3, L, width)
+    exact = results(double(layer), x.double(), G.double())
+    assert max(distances(results(layer, x, G), exact)) < 1e-4
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_any_number_of_threads(threads):
+    layer = make().train()
+    x, G = torch.randn(3, 300, H), torch.randn(3, 300, H)
+    exact, before = results(double(layer), x.double(), G.double()), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = [results(copy.deepcopy(layer), x, G) for _ in range(2)]
+    finally:
+        torch.set_num_threads(before)
+    assert max(distances(found[0], exact)) < 1e-4
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))  # whichever thread was quicker
+
+
+def test_long_clips_lose_no_digits():
+    layer = make(dropout=0.0).train()
+    x, G = torch.randn(1, 20000, H), torch.randn(1, 20000, H)
+    exact = results(double(layer), x.double(), G.double())
+    assert max(distances(results(layer, x, G), exact)) < 3e-5
 
 
 def test_garbage_in_the_padding_reaches_nothing():
-    layer = make(dtype=torch.float32).train()
+    layer = make().train()
     x, lengths = torch.randn(2, 30, H), torch.tensor([30, 11])
     G = torch.randn(2, 30, H)
     G[1, 11:] = 0
     poisoned = x.clone()
     poisoned[1, 11:] = float("nan")
-    clean, dirty = (results(lambda x: layer(x, lengths=lengths), layer, x, G) for x in (x, poisoned))
+    clean, dirty = (results(copy.deepcopy(layer), x, G, lengths) for x in (x, poisoned))
     torch.testing.assert_close(dirty[0][1, :11], clean[0][1, :11])
     torch.testing.assert_close(dirty[2], clean[2])
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_half_products_stay_near_and_states_in_single_precision(training):
-    layer = make(dtype=torch.float32, dropout=0.0).train(training)
-    x, G = torch.randn(2, 300, H), torch.randn(2, 300, H)
-    exact = results(layer, layer, x, G)
+@pytest.mark.parametrize(("width", "L"), [(H, 300), (96, 257)])
+def test_half_products_stay_near_and_states_in_single_precision(training, width, L):
+    layer = make(dropout=0.0, H=width).train(training)
+    x, G = torch.randn(2, L, width), torch.randn(2, L, width)
+    exact = results(double(layer), x.double(), G.double())
 
-    def half(x):
+    def half(fuse):
+        layer.fuse = fuse
         with torch.autocast("cpu", torch.bfloat16):
-            return layer(x)
+            return results(copy.deepcopy(layer), x, G)
 
-    for a, b in zip(exact, results(half, layer, x, G), strict=True):
-        assert b.dtype == torch.float32
-        assert float((a - b).norm() / a.norm()) < 0.02
+    ours, plain = half(True), half(False)
+    assert all(t.dtype == torch.float32 for t in ours)
+    for k, (mine, theirs) in enumerate(zip(distances(ours, exact), distances(plain, exact), strict=True)):
+        assert mine < (0.01 if k < 2 else 0.1)  # output and gradient of the input; of parameters
+        assert mine < 1.5 * theirs + 1e-3  # no farther than torch's own bfloat16 products
+
+
+@pytest.mark.skipif(not has_amx(), reason="the processor has no unit for bfloat16 products")
+def test_half_products_really_are():
+    layer = make(dropout=0.0).eval()
+    x = torch.randn(2, 100, H)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = layer(x)
+    assert not torch.equal(half, layer(x))
+
+
+def test_silence_is_not_slow_sound():
+    """States that decay for ever would soon be numbers that processors crawl on."""
+    layer = make(dropout=0.0).eval()
+    with torch.no_grad():
+        layer.norm.bias.zero_()
+        layer.norm.mean.zero_()
+        x = torch.zeros(1, 20000, H)
+        x[:, 0] = 1e-30
+        y = layer(x)
+    tiny = torch.finfo(torch.float32).tiny
+    assert y.isfinite().all() and not ((y != 0) & (y.abs() < tiny)).any()
+    assert (torch.tensor(1e-39) * 0.5).item() > 0  # the rest of the process still has such numbers
 
 
 def test_inference_keeps_nothing_and_gives_the_same():
-    layer = make(dtype=torch.float32).eval()
+    layer = make().eval()
     x = torch.randn(2, 100, H)
     with torch.inference_mode():
         y = layer(x)
