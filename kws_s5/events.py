@@ -43,7 +43,7 @@ class SpotterConfig:
     threshold: float = 0.5
     """Of words that have none of their own (kws-calibrate finds and stores those)."""
     smoothing: float = 0.05
-    settle: float = 0.1
+    settle: float = 0.03
     release: float = 0.6
     refractory: float = 0.5
     warmup: float = 0.2
