@@ -71,7 +71,8 @@ def scanning(folder: Path, n: int) -> float:
 def main() -> int:
     """Measures, prints and writes."""
     jobs: dict[str, Callable[[Path, int], float]] = {
-        "kws-train quickstart, an epoch": training, "kws-eval, all clips at four rates": evaluation, "kws-scan, 2 x 30 min": scanning}
+        "kws-train quickstart, an epoch": training, "kws-eval, all clips at four rates": evaluation,
+        "kws-scan, 2 x 30 min": scanning}
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, job in jobs.items():

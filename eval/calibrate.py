@@ -102,7 +102,7 @@ def _predicted_level(alarms: Sequence[Event], shifts: dict[str, float], floor: f
 
 
 def _slope(scores: np.ndarray, below: float) -> float:
-    """Mean height above ``below``: the likeliest slope of numbers that fall exponentially; SLOPE where there are few."""
+    """Mean height above ``below``: likeliest slope of numbers that fall exponentially; SLOPE where there are few."""
     return float((np.clip(scores - below, 0.0, None).sum() + SLOPE) / (len(scores) + 1))
 
 
