@@ -131,6 +131,8 @@ def _members(archive: Path, budget: int) -> Iterator[Iterator[Member]]:
 
 
 def _zip_member(bundle: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
+    if not info.filename:  # the standard reader stumbles over it
+        raise zipfile.BadZipFile("a member has no name")
     unix_kind = stat.S_IFMT(info.external_attr >> 16)
     if info.is_dir():
         kind = "folder"

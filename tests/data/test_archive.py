@@ -81,6 +81,12 @@ def test_names_that_leave_the_folder_are_refused(tmp_path, name):
     assert_refused(zip_of(tmp_path / "a.zip", {"good": b"", name: b"x"}), "outside the folder")
 
 
+def test_a_zip_member_without_a_name_is_refused(tmp_path):
+    raw = zip_of(tmp_path / "a.zip", {"good": b"x"}).read_bytes()
+    (tmp_path / "a.zip").write_bytes(raw.replace(b"good", b"\0ood"))  # names end at the first NUL
+    assert_refused(tmp_path / "a.zip", "fetch it again")
+
+
 @pytest.mark.parametrize("name", ["..\\evil", "a\nb", "\x1b[2Jboo", "d/" * 33 + "x", "\udcff.wav"])
 def test_names_that_mislead_are_refused(tmp_path, name):
     info, data = entry(name)
