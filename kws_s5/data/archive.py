@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -29,7 +30,8 @@ FREE_BYTES = 32 * 2**20  # up to this size the ratio does not matter: digital si
 MAX_DEPTH = 32
 BLOCK = 2**20
 # Everything the standard readers raise for a damaged or malicious file; RuntimeError includes RecursionError.
-BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, struct.error, EOFError, LookupError, NotImplementedError,
+          RuntimeError, ValueError)
 
 
 @dataclass
