@@ -12,7 +12,7 @@
    lost, and new background gets some room.
 
 Thresholds that are fitted word by word to the last alarm keep their promise on the recordings they were fitted to, and
-break it several times over on others (docs/listening.md has figures). Short background proves little all the same:
+break it on others. Short background proves little all the same:
 without any alarm in T hours, the true rate is below 3 / T an hour with 95 % confidence.
 Legend: K words.
 """
