@@ -25,6 +25,7 @@ from kws_s5.ssm.interpolation import below_nyquist, linear_states, linear_weight
 from kws_s5.ssm.memo import Memo
 from kws_s5.ssm.scan import HAS_NUMBA, scan
 from kws_s5.ssm.scan_reference import multiply
+from kws_s5.ssm.system_gradient import fits, hold_system
 
 SMALL = 1 << 20  # N L P up to which one thread does (scan_grid.py)
 CLIP = -1e-4  # largest real part with eigenvalues="clip", as in the official code
@@ -151,6 +152,11 @@ class S5SSM(nn.Module):
 
     def _system(self, step_rescale: float | Tensor) -> tuple[Tensor, Tensor]:
         """Lambda_bar (2P,) and B_bar (2P, H), with a leading N for one rescale per clip."""
+        parameters = (self.Lambda_re, self.Lambda_im, self.log_step, self.B)
+        held = self.ssm.discretization == "zoh" and self.ssm.eigenvalues != "clip" and not self.mask_above_nyquist
+        if held and fits(step_rescale, *parameters):
+            return hold_system(*parameters, step_rescale=float(step_rescale),
+                               log_decay=self.ssm.eigenvalues == "exp")
         a_re, a_im, g_re, g_im = discretize(*self.Lambda(), self._Delta(step_rescale), self.ssm.discretization)
         if self.mask_above_nyquist:
             keep = below_nyquist(self.Lambda_im, self._Delta(1.0), step_rescale).to(g_re.dtype)
