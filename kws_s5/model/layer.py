@@ -21,6 +21,9 @@ from kws_s5.model.norm import BatchNorm, LayerNorm
 from kws_s5.ssm.s5 import S5SSM
 from kws_s5.ssm.scan import HAS_NUMBA
 
+# what torch.set_float32_matmul_precision means for the layer's products on processors with a unit for bfloat16
+PRODUCTS = {"highest": "full", "high": "split", "medium": "half"}
+
 
 class S5Layer(nn.Module):
     """x (N, L, H) -> (N, L, H)."""
@@ -104,14 +107,14 @@ class S5Layer(nn.Module):
         from kws_s5.model.layer_fused import Options, Weights, fused_layer
 
         norm, seq = self.norm, self.seq
-        half = torch.is_autocast_enabled("cpu")
+        products = "half" if torch.is_autocast_enabled("cpu") else PRODUCTS[torch.get_float32_matmul_precision()]
         with torch.autocast("cpu", enabled=False):
             Lambda_bar, B_bar = seq.system(step_rescale)
             weights = Weights(norm.scale, norm.bias, Lambda_bar, B_bar, seq._readout(), seq.D, self.out2.weight,
                               self.out2.bias)
             masks = self._mask(x), self._mask(x)  # of h and of the gate, drawn in the order of _activate
             statistics = None if self.training else (norm.mean, norm.var)
-            options = Options(lengths, masks, self.activation == "half_glu2", half, statistics)
+            options = Options(lengths, masks, self.activation == "half_glu2", products, statistics)
             out, mean, var = fused_layer(x, weights, options)
             if self.training:
                 norm.remember(mean, var)

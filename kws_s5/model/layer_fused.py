@@ -5,8 +5,8 @@
 Compiled code takes one short tile of rows after the other through all of it, in the processor's cache (program.py,
 layer_programs.py). Only the SSM's output y is kept for the gradient; all else, the states too, is computed again from
 the few states at the tiles' edges. A bidirectional layer goes through the tiles twice, from the end for one direction
-and from the start for the other. ``half``: products take bfloat16 operands (autocast) where the processor has a unit
-for them; norm, states, recurrence and sums stay float32.
+and from the start for the other. Products can take bfloat16 operands, or operands split into two of these, where the
+processor has a unit for them; norm, states, recurrence and sums are float32 always.
 
 Legend: N batch, L steps, H features, P stored states; planar pairs [re | im].
 """
@@ -24,7 +24,7 @@ from kws_s5.model.joint import joint, n_processes
 from kws_s5.model.layer_programs import Form, programs
 from kws_s5.model.norm import BATCH_EPSILON
 from kws_s5.model.pages import fresh
-from kws_s5.model.program import filled
+from kws_s5.model.program import Products, filled
 from kws_s5.model.row_products import LANES
 
 
@@ -50,7 +50,7 @@ class Options:
     lengths: Tensor | None = None
     masks: tuple[Tensor | None, Tensor | None] = (None, None)
     gate_y: bool = False
-    half: bool = False
+    products: Products = "full"
     statistics: tuple[Tensor, Tensor] | None = None
 
 
@@ -91,9 +91,9 @@ class _Layer:
         self.N, self.L, self.H = x.shape
         self.P2 = len(weights.Lambda_bar)
         self.both = weights.C.shape[1] == 2 * self.P2
-        self.half = options.half and has_amx()
-        self.form = Form(self.N, self.L, torch.get_num_threads(), self.H, self.P2, self.both, options.gate_y, self.half,
-                         options.lengths is not None, tuple(m is not None for m in options.masks))
+        self.products: Products = options.products if has_amx() else "full"
+        self.form = Form(self.N, self.L, torch.get_num_threads(), self.H, self.P2, self.both, options.gate_y,
+                         self.products, options.lengths is not None, tuple(m is not None for m in options.masks))
         self.programs = programs(self.form)
         self.items = len(self.programs.memory.items)
         w, one = self.w, torch.ones_like(self.w.D)
@@ -172,8 +172,8 @@ class _Layer:
 
     def _packed(self, weight: Tensor) -> Tensor:
         """(O, K) as the products want it."""
-        if self.half:
-            return half_panels(weight)
+        if self.products != "full":
+            return half_panels(weight, split=self.products == "split")
         missing = -len(weight) % LANES
         weight = F.pad(weight, (0, 0, 0, missing)) if missing else weight
         return weight.reshape(-1, LANES, weight.shape[1]).transpose(1, 2).contiguous()  # panels

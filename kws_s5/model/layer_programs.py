@@ -26,7 +26,7 @@ from kws_s5.model.layer_columns import (
     NORM_GRADIENT,
 )
 from kws_s5.model.layer_kernel import ADJOINT, ALL, OUTER, PADDING, PRODUCT, SCAN, VALID
-from kws_s5.model.program import Memory, Operand, Program, Shape, filled
+from kws_s5.model.program import Memory, Operand, Products, Program, Shape, filled
 
 KEPT = 64  # forms whose programs are remembered
 
@@ -42,7 +42,7 @@ class Form:
     P2: int
     both: bool
     gate_y: bool
-    half: bool
+    products: Products
     padded: bool
     masks: tuple[bool, bool]
 
@@ -55,7 +55,7 @@ class Programs:
     """The programs of one form."""
 
     def __init__(self, form: Form) -> None:
-        self.form, self.memory = form, Memory(form.shape, half=form.half)
+        self.form, self.memory = form, Memory(form.shape, form.products)
         self.valid = VALID if form.padded else ALL
         self.work = self.memory.work(form.H, form.P2)
         self.moments = self._moments()

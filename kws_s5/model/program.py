@@ -1,6 +1,6 @@
 """A list of steps for the compiled loop over tiles (layer_kernel.py): written once for a shape, run on many tensors.
 
-    program = Program(Memory(Shape(N, L, threads), half=False))
+    program = Program(Memory(Shape(N, L, threads)))
     u = program.memory.scratch("u", H)
     program.add(AFFINE, H, u, program.rows("x", H), ..., part=VALID)
     program.run({"x": x, ...}, backward=False, lengths=None)
@@ -14,6 +14,7 @@ Legend: N clips of L steps; a row is one step of one clip, counted through the b
 
 import threading
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ ROWS = 128  # of a tile at most: fewer, and steps cost more than they do; more, 
 FILL, ALIGN = 32, 64  # numbers to which rows of scratch memory are filled up; bytes between areas
 SIZE = 4  # bytes of a number
 LAYOUTS = 16  # of scratch memory that a thread keeps
+Products = Literal["full", "split", "half"]
 _local = threading.local()
 
 
@@ -73,9 +75,9 @@ class Operand:
 class Memory:
     """Scratch memory of an item, which several programs share."""
 
-    def __init__(self, shape: Shape, *, half: bool) -> None:
-        """half: products take bfloat16 operands."""
-        self.shape, self.half, self.items = shape, half, shape.items
+    def __init__(self, shape: Shape, products: Products = "full") -> None:
+        """products: in float32, of bfloat16 operands, or of operands split into two of these (half_products.py)."""
+        self.shape, self.products, self.items = shape, products, shape.items
         self.areas: dict[str, Operand] = {}
         self.size = kernel.HEADER  # bytes
 
@@ -89,7 +91,7 @@ class Memory:
 
     def work(self, *widths: int) -> Operand:
         """Scratch memory of a bfloat16 product; without, the zeros that a product adds."""
-        if not self.half:
+        if self.products == "full":
             return Operand("zeros")
         needed = work_size(self.shape.rows, max(widths))
         return self.scratch("work", -(-needed // (self.shape.rows * SIZE)))
@@ -152,9 +154,10 @@ class Program:
         steps[slots] = addresses[chosen] + offsets
         items, shape = memory.items, memory.shape
         job = np.array([0, len(items), shape.L, shape.n_tiles, 0 if lengths is None else lengths.data_ptr(), backward,
-                        len(self._steps), items.ctypes.data, steps.ctypes.data, scratch.data_ptr(), memory.size],
+                        len(self._steps), items.ctypes.data, steps.ctypes.data, scratch.data_ptr(), memory.size,
+                        memory.products == "split"],
                        np.int64)
-        run_parallel(kernel.compiled(memory.half), job, len(items))
+        run_parallel(kernel.compiled(memory.products != "full"), job, len(items))
 
     def _compiled(self) -> tuple:
         """Steps as numbers, the names of tensors, and at which numbers which of their addresses goes."""

@@ -132,6 +132,21 @@ def test_half_products_stay_near_and_states_in_single_precision(training, width,
         assert mine < 1.5 * theirs + 1e-3  # no farther than torch's own bfloat16 products
 
 
+@pytest.mark.parametrize(("precision", "most"), [("highest", 3e-5), ("high", 1e-4), ("medium", 0.05)])
+def test_torchs_own_setting_chooses_the_products(precision, most):
+    layer = make(dropout=0.0, H=96, ssm_size=64).train()
+    x, G = torch.randn(3, 257, 96), torch.randn(3, 257, 96)
+    exact, before = results(double(layer), x.double(), G.double()), torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        found = distances(results(copy.deepcopy(layer), x, G), exact)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert max(found) < most and max(found[:2]) < most / 5
+    if has_amx():
+        assert (max(found[:2]) > 1e-4) == (precision == "medium")
+
+
 @pytest.mark.skipif(not has_amx(), reason="the processor has no unit for bfloat16 products")
 def test_half_products_really_are():
     layer = make(dropout=0.0).eval()

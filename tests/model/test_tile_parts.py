@@ -46,47 +46,51 @@ def test_outer_products_are_added(rows, O, K):
 
 if amx.has_amx():
     @njit
-    def run_half(a, a_stride, rows, K, weights, O, out, out_stride, work, saved):
+    def run_half(a, a_stride, rows, K, weights, O, out, out_stride, work, split, saved):
         amx.configure(saved)
-        half_product(a, a_stride, rows, K, weights, O, out, out_stride, work)
+        half_product(a, a_stride, rows, K, weights, O, out, out_stride, work, split)
         amx.restore(saved)
 
     @njit
-    def run_half_outer(a, a_stride, O, x, x_stride, K, rows, out, out_stride, work, saved):
+    def run_half_outer(a, a_stride, O, x, x_stride, K, rows, out, out_stride, work, split, saved):
         amx.configure(saved)
-        half_outer(a, a_stride, O, x, x_stride, K, rows, out, out_stride, work)
+        half_outer(a, a_stride, O, x, x_stride, K, rows, out, out_stride, work, split)
         amx.restore(saved)
 
 
 @needs_amx
+@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize(("rows", "K", "O"), SHAPES)
-def test_half_products_round_operands_and_nothing_else(rows, K, O):
+def test_half_products_round_operands_and_nothing_else(rows, K, O, split):
     a, out = rows_of(rows, K), room(rows, O, np.nan)
     weight = torch.randn(O, K, generator=torch.Generator().manual_seed(0))
-    packed, saved = half_panels(weight), np.zeros(128, np.uint8)
+    packed, saved = half_panels(weight, split=split), np.zeros(128, np.uint8)
     work = np.zeros(work_size(rows, max(K, O)), np.uint8)
     run_half(a.ctypes.data, a.strides[0], rows, K, packed.data_ptr(), O, out.ctypes.data, out.strides[0],
-             work.ctypes.data, saved.ctypes.data)
-    exact = rounded(a[:rows, :K]) @ weight.bfloat16().double().numpy().T
-    np.testing.assert_allclose(out[:rows, :O], exact, rtol=1e-5, atol=1e-5)
+             work.ctypes.data, split, saved.ctypes.data)
+    left, right = a[:rows, :K], weight.numpy()
+    exact = left.astype(float) @ right.T if split else rounded(left) @ rounded(right).T
+    np.testing.assert_allclose(out[:rows, :O], exact, rtol=1e-5, atol=4e-4 if split else 1e-5)
 
 
 @needs_amx
+@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize(("rows", "O", "K"), SHAPES)
-def test_half_outer_products_round_operands_and_nothing_else(rows, O, K):
+def test_half_outer_products_round_operands_and_nothing_else(rows, O, K, split):
     a, x, out = rows_of(rows, O), rows_of(rows, K, 1), room(O, K, 2.0)
     work, saved = np.zeros(work_size(rows, max(K, O)), np.uint8), np.zeros(128, np.uint8)
     run_half_outer(a.ctypes.data, a.strides[0], O, x.ctypes.data, x.strides[0], K, rows, out.ctypes.data,
-                   out.strides[0], work.ctypes.data, saved.ctypes.data)
-    exact = 2.0 + rounded(a[:rows, :O]).T @ rounded(x[:rows, :K])
-    np.testing.assert_allclose(out[:O, :K], exact, rtol=1e-5, atol=1e-5)
+                   out.strides[0], work.ctypes.data, split, saved.ctypes.data)
+    left, right = a[:rows, :O].T, x[:rows, :K]
+    exact = 2.0 + (left.astype(float) @ right if split else rounded(left) @ rounded(right))
+    np.testing.assert_allclose(out[:O, :K], exact, rtol=1e-5, atol=4e-4 if split else 1e-5)
 
 
 @needs_amx
 def test_torch_still_multiplies_after_the_registers_were_used():
     a = torch.randn(64, 64).bfloat16()
     before = a @ a
-    test_half_products_round_operands_and_nothing_else(64, 96, 128)
+    test_half_products_round_operands_and_nothing_else(64, 96, 128, split=True)
     assert torch.equal(a @ a, before)
 
 
