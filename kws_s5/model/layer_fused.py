@@ -15,17 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from kws_s5.model.amx import has_amx
-from kws_s5.model.half_products import half_panels
 from kws_s5.model.joint import joint, n_processes
 from kws_s5.model.layer_programs import Form, programs
 from kws_s5.model.norm import BATCH_EPSILON
+from kws_s5.model.packing import pack
 from kws_s5.model.pages import fresh
 from kws_s5.model.program import Products, filled
-from kws_s5.model.row_products import LANES
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class _Layer:
         self.programs = programs(self.form)
         self.items = len(self.programs.memory.items)
         w, one = self.w, torch.ones_like(self.w.D)
-        self.C = w.C.split(self.P2, 1)
+        self.C = [C.contiguous() for C in w.C.split(self.P2, 1)]
         self.places: dict[str, Tensor] = {
             "x": self.x, "Lambda": w.Lambda_bar, "D": w.D, "b": w.b, "zeros": x.new_zeros(filled(max(self.H, self.P2))),
             "mask0": one if options.masks[0] is None else options.masks[0],
@@ -106,16 +104,15 @@ class _Layer:
         self.mean, self.var = known or options.statistics or self._moments()
         self.inverse = torch.rsqrt(self.var + BATCH_EPSILON)
         self.gain = w.scale * self.inverse
-        self.places |= {"mean": self.mean, "inverse": self.inverse, "gain": self.gain, "bias": w.bias,
-                        "B": self._packed(w.B_bar)}
+        self.places |= {"mean": self.mean, "inverse": self.inverse, "gain": self.gain, "bias": w.bias}
 
     def forward(self) -> Tensor:
         """Output (N, L, H); y and the states at the tiles' edges stay for the gradient."""
         out, self.y = fresh(self.x.shape, self.x), fresh(self.x.shape, self.x)
         n = self.N * self.form.shape.n_tiles
         self.starts = [self.x.new_zeros(n, self.P2) for _ in self.C]
-        self.places |= {"out": out, "y": self.y, "W": self._packed(self.w.W)}
-        self.places |= {f"C{i}": self._packed(C) for i, C in enumerate(self.C)}
+        self.places |= {"out": out, "y": self.y}
+        self._pack({"B": self.w.B_bar, "W": self.w.W, **{f"C{i}": C for i, C in enumerate(self.C)}})
         self.places |= {f"start{i}": start for i, start in enumerate(self.starts)}
         if self.both:
             self._run("from_end", backward=True)
@@ -130,11 +127,12 @@ class _Layer:
         sums = {name: new(self.items, filled(m.shape[0]), filled(m.shape[1])) for name, m in matrices.items()}
         sums |= {name: torch.zeros(self.items, n, width, dtype=torch.float64)
                  for name, n, width in (("db", 1, H), ("sums", 3, H), ("dLambda", 1, P2))}
-        self.places |= {"G": G, "y": self.y, "dy": dx, "W": self._packed(w.W), "W_back": self._packed(w.W.T),
-                        "B_back": self._packed(w.B_bar.T), **sums}
-        for i, (C, start) in enumerate(zip(self.C, self.starts, strict=True)):
+        self.places |= {"G": G, "y": self.y, "dy": dx, **sums}
+        self._pack({"B": w.B_bar, "W": w.W, "W_back": w.W.T, "B_back": w.B_bar.T,
+                    **{f"C{i}_back": C.T for i, C in enumerate(self.C)}})
+        for i, start in enumerate(self.starts):
             edges = new(self.N * self.form.shape.n_tiles, P2)
-            self.places |= {f"C{i}_back": self._packed(C.T), f"start{i}": start, f"g{i}": edges}
+            self.places |= {f"start{i}": start, f"g{i}": edges}
         if self.both:
             self.places["dv"] = fresh((self.N * self.L, P2), self.x)
             self._run("gradient_from_end", backward=False)
@@ -170,13 +168,10 @@ class _Layer:
         n_valid = self.N * self.L if lengths is None else max(1, int(lengths.clamp(0, self.L).sum()))
         return torch.tensor(n_valid, dtype=torch.float64)
 
-    def _packed(self, weight: Tensor) -> Tensor:
-        """(O, K) as the products want it."""
-        if self.products != "full":
-            return half_panels(weight, split=self.products == "split")
-        missing = -len(weight) % LANES
-        weight = F.pad(weight, (0, 0, 0, missing)) if missing else weight
-        return weight.reshape(-1, LANES, weight.shape[1]).transpose(1, 2).contiguous()  # panels
+    def _pack(self, matrices: dict[str, Tensor]) -> None:
+        """(O, K) each, as the products want them."""
+        packed = pack(list(matrices.values()), self.products)
+        self.places |= dict(zip(matrices, packed, strict=True))
 
     def _run(self, name: str, *, backward: bool) -> None:
         getattr(self.programs, name).run(self.places, backward=backward, lengths=self.o.lengths)

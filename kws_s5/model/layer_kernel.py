@@ -13,14 +13,13 @@ goes through all of them inside the processor's cache. A kernel is a C function 
 Legend: N batch, L steps, H features, P states; G gradient of the layer's output.
 """
 
-import inspect
-import zlib
 from functools import cache
 
 import numpy as np
-from numba import carray, cfunc, njit, types
+from numba import carray, njit
 
-from kws_s5.model import amx, columns, half_products, layer_columns, outer_products, row_products, tile_scan, vector
+from kws_s5.model import amx
+from kws_s5.model.compiling import compile_kept, source_stamp
 from kws_s5.model.flush import flush, keep
 from kws_s5.model.half_products import half_outer, half_product
 from kws_s5.model.layer_columns import run_columns
@@ -33,7 +32,6 @@ ALL, VALID, PADDING = range(3)  # which rows of a tile a step works on
 STEP, OPERANDS, OPERAND, MOST = 72, 6, 6, 11  # numbers of a step, where its operands begin, of an operand; operands
 HEADER, FLUSHED = 192, 128  # saved registers: bytes, and where those of flush.py are
 PRODUCT, OUTER, SCAN, ADJOINT = range(100, 104)  # the other operations: layer_columns.py
-EMITTERS = (amx, columns, half_products, layer_columns, outer_products, row_products, tile_scan, vector)
 
 
 @njit(nogil=True, error_model="numpy", inline="always")
@@ -140,7 +138,7 @@ def compiled(half: bool) -> int:
 
     ``half``: products take bfloat16 operands; needs ``has_amx``.
     """
-    stamp = zlib.crc32("".join(map(inspect.getsource, EMITTERS)).encode())  # a part of what the kept code is known by
+    stamp = source_stamp()
 
     def run(job):
         if stamp >= 0:
@@ -150,14 +148,4 @@ def compiled(half: bool) -> int:
         if stamp >= 0:
             _run(job, 1)
 
-    signature, options = types.void(types.CPointer(types.int64)), {"nogil": True, "error_model": "numpy"}
-    function = run_half if half else run
-    try:
-        kept = cfunc(signature, cache=True, **options)(function)
-    except (RuntimeError, OSError):  # nowhere to keep it: a read-only installation, a full disk
-        kept = cfunc(signature, **options)(function)
-    _alive.append(kept)
-    return kept.address
-
-
-_alive: list[object] = []  # machine code lives as long as its object
+    return compile_kept(run_half if half else run)

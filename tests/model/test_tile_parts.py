@@ -9,6 +9,8 @@ from kws_s5.model import amx
 from kws_s5.model.columns import columnwise
 from kws_s5.model.half_products import half_outer, half_panels, half_product, work_size
 from kws_s5.model.outer_products import outer
+from kws_s5.model.packing import pack
+from kws_s5.model.row_products import panels
 from kws_s5.model.tile_scan import adjoint, scan
 
 needs_amx = pytest.mark.skipif(not amx.has_amx(), reason="the processor has no unit for bfloat16 products")
@@ -167,3 +169,16 @@ def test_recurrence_and_its_gradient(from_end, P, rows):
     np.testing.assert_allclose(d, planar(drive), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(end, planar(zg), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(sums, 1 + planar(total), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("products", ["full", *(pytest.param(p, marks=needs_amx) for p in ("half", "split"))])
+@pytest.mark.parametrize(("O", "K"), [(32, 64), (96, 32), (21, 40), (48, 64)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_matrices_are_packed_as_the_products_read_them(products, O, K, turned):
+    weight = torch.randn(K, O).T if turned else torch.randn(O, K)
+    (packed,) = pack([weight], products)
+    if products == "full":
+        exact = torch.from_numpy(panels(weight.numpy()))
+    else:
+        exact = half_panels(weight, split=products == "split")
+    assert torch.equal(packed, exact)
