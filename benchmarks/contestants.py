@@ -22,17 +22,22 @@ LAYERS, H, STATES, CLASSES, RATE = 6, 96, 128, 35, 16000
 
 @dataclass(frozen=True)
 class Contestant:
-    """model: (N, L, 1) -> (N, 35); half: under bfloat16 autocast; portable: ours without any compiled part."""
+    """model: (N, L, 1) -> (N, 35).
+
+    half: under bfloat16 autocast; products: torch's float32 matmul precision ("high": operands in two bfloat16 parts);
+    portable: ours without any compiled part.
+    """
 
     name: str
     model: nn.Module
     half: bool = False
+    products: str = "highest"
     portable: bool = False
 
     def train(self, x: Tensor, labels: Tensor) -> None:
         """Forward, loss and backward; gradients are dropped."""
         self.model.train()
-        with _plain(self.portable), torch.autocast("cpu", torch.bfloat16, enabled=self.half):
+        with self._settings():
             logits = self.model(x)
         with _plain(self.portable):
             F.cross_entropy(logits.float(), labels).backward()
@@ -42,8 +47,18 @@ class Contestant:
     def infer(self, x: Tensor) -> None:
         """Forward in evaluation mode."""
         self.model.eval()
-        with _plain(self.portable), torch.autocast("cpu", torch.bfloat16, enabled=self.half):
+        with self._settings():
             self.model(x)
+
+    @contextmanager
+    def _settings(self) -> Iterator[None]:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(self.products)
+        try:
+            with _plain(self.portable), torch.autocast("cpu", torch.bfloat16, enabled=self.half):
+                yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
@@ -117,6 +132,7 @@ def lstm() -> nn.Module:
 
 BUILDERS: dict[str, tuple[Callable[[], nn.Module], dict]] = {
     "ours, compiled": (ours, {}),
+    "ours, compiled, split products": (ours, {"products": "high"}),
     "ours, compiled, bfloat16 products": (ours, {"half": True}),
     "ours, portable": (ours, {"portable": True}),
     "s5-pytorch": (s5_pytorch, {}),

@@ -11,16 +11,18 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
-from benchmarks.contestants import BUILDERS, CLASSES, RATE, Contestant, build
+from benchmarks.contestants import BUILDERS, CLASSES, RATE, STATES, Contestant, build
 from kws_s5.atomic import write_text
+from kws_s5.ssm import scan_cpu
 
-BASE = "s5-pytorch"
+BASE, MINE = "s5-pytorch", "ours, compiled"
 LENGTHS = (1_000, 4_000, 16_000, 64_000, 256_000)
 MINUTE = 60 * RATE
 
@@ -64,6 +66,30 @@ def linearity(contestant: Contestant, *, rounds: int) -> dict[int, float]:
     return found
 
 
+def against_copy(*, N: int, L: int, rounds: int) -> dict[str, float]:
+    """Time of the scan of one direction over that of a copy of as many bytes, forward and gradient; medians."""
+    P = STATES // 2
+    Bu, xs, gradient, out = (torch.randn(N, L, 2 * P) for _ in range(4))
+    angle = torch.rand(P)
+    Lambda_bar = 0.999 * torch.cat([angle.cos(), angle.sin()])
+    start, g, sums = torch.zeros(N, 2 * P), torch.zeros(N, 2 * P), torch.zeros(N, 2 * P, dtype=torch.float64)
+
+    def forward() -> None:
+        scan_cpu.forward_into(xs, Lambda_bar, Bu, start, (N, L, P), backward=False)
+
+    def adjoint() -> None:
+        scan_cpu.adjoint_into(out, Lambda_bar, xs, start, gradient, g, sums, (N, L, P), backward=False)
+
+    times: dict[str, list[float]] = {"copy": [], "forward": [], "gradient": []}
+    forward(), adjoint()  # compiled
+    for _ in range(10 * rounds):
+        times["copy"].append(seconds(out.copy_, Bu))
+        times["forward"].append(seconds(forward))
+        times["gradient"].append(seconds(adjoint))
+    copy, there, back = (statistics.median(v) for v in times.values())
+    return {"forward": there / copy, "gradient": back / copy / 1.5, "copy_gb_per_s": 2 * Bu.nbytes / copy / 1e9}
+
+
 def peak_memory(name: str, *, N: int, L: int, threads: int) -> float | None:
     """MB that a training step adds to a fresh process; None where the contestant is missing or the process dies."""
     command = [sys.executable, "-m", "benchmarks.cpu", "--peak", name, "--batch", str(N), "--length", str(L),
@@ -77,10 +103,19 @@ def print_peak(name: str, *, N: int, L: int) -> None:
     """The inner half of ``peak_memory``."""
     contestant = build(name)
     assert contestant is not None
-    contestant.train(*batch(1, 500))  # everything is imported and compiled
+    contestant.train(*batch(1, 4000))  # everything is imported and compiled
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     contestant.train(*batch(N, L))
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def streaming() -> list[dict]:
+    """What listening costs on one core: rows of benchmarks/streaming.py, kws12 with fresh weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "streaming.json"
+        subprocess.run([sys.executable, "-m", "benchmarks.streaming", "--out", str(out)], check=True,
+                       stdout=subprocess.DEVNULL)
+        return json.loads(out.read_text())["cost"]
 
 
 def machine(threads: int) -> dict[str, str]:
@@ -100,7 +135,7 @@ def machine(threads: int) -> dict[str, str]:
         pass
     units = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f" {name}" in flags]
     packages = ("torch", "numba", "s5-pytorch", "lrnnx", "torchaudio")
-    return {"processor": f"{model} ({', '.join(units) or 'no wide vectors found'})", "threads": str(threads),
+    return {"date": time.strftime("%Y-%m-%d"), "processor": f"{model} ({', '.join(units) or 'no wide vectors found'})", "threads": str(threads),
             "python": platform.python_version(), **{p: installed(p) for p in packages}}
 
 
@@ -118,7 +153,9 @@ def report(found: dict) -> str:
             "inference, ms a clip", "memory, MB a clip"]
     lines = ["# Benchmarks on a CPU", "", f"`python -m benchmarks.cpu`: the model of recipe `kws35` (six layers, 96 "
              f"features, 128 states, both directions), {found['length']:,} samples, batch of {found['batch']}; medians "
-             f"of {found['rounds']} interleaved runs. Times faster and share of memory: against {BASE}.", ""]
+             f"of {found['rounds']} interleaved runs. Times faster and share of memory: against {BASE}.", "",
+             "Compiled: float32. Split: operands of products in two parts of bfloat16 (matmul precision high, relative "
+             "errors near 1e-5). bfloat16: under autocast. Portable: plain torch, as where nothing can be compiled.", ""]
     lines += [_row(head), _row(["---"] * len(head)), *map(_row, rows), "", "## Time against length", ""]
     lines += ["Training step, compiled, float32, batch of one.", "", _row(["samples", "microseconds a sample"]),
               _row(["---", "---"]), *(_row([f"{int(L):,}", f"{us:.1f}"]) for L, us in found["us_per_step"].items())]
@@ -126,6 +163,17 @@ def report(found: dict) -> str:
         minute = found["minute"]
         lines += ["", f"A clip of one minute ({MINUTE:,} samples): training step in {minute['seconds']:.1f} s, "
                   f"{minute['mb']:,.0f} MB."]
+    if found.get("against_copy"):
+        ratio = found["against_copy"]
+        lines += ["", "## The scan alone", "", f"One direction, {STATES // 2} states, against copying as many bytes "
+                  f"({ratio['copy_gb_per_s']:.1f} GB/s read and written): forward {ratio['forward']:.2f}x, gradient "
+                  f"{ratio['gradient']:.2f}x the time."]
+    if found.get("streaming"):
+        lines += ["", "## Listening", "", "The model of `kws12` with all of listening, one core (`python -m "
+                  "benchmarks.streaming`).", "", _row(["chunk, ms", "streams", "ms a second of sound and stream"]),
+                  _row(["---"] * 3)]
+        lines += [_row([str(row["chunk_ms"]), str(row["streams"]), f"{1000 * row['real_time_factor_per_stream']:.1f}"])
+                  for row in found["streaming"]]
     lines += ["", "## Machine", "", *(f"- {key}: {value}" for key, value in found["machine"].items()), ""]
     return "\n".join(lines)
 
@@ -150,18 +198,23 @@ def main(argv: list[str] | None = None) -> int:
         print_peak(args.peak, N=args.batch, L=args.length)
         return 0
     contestants = [c for c in map(build, args.only) if c is not None]
-    found = {"batch": args.batch, "length": args.length, "rounds": args.rounds, "machine": machine(args.threads),
-             "ms_per_clip": compare(contestants, N=args.batch, L=args.length, rounds=args.rounds),
-             "peak_mb_per_clip": {}, "us_per_step": {}}
-    if not args.quick:
+    peaks: dict[str, float | None] = {}
+    minute: float | None = None
+    if not args.quick:  # first: a process inherits the peak of the one that starts it
         for c in contestants:
             peak = peak_memory(c.name, N=args.batch, L=args.length, threads=args.threads)
-            found["peak_mb_per_clip"][c.name] = peak and peak / args.batch
-        mine = build("ours, compiled")
+            peaks[c.name] = peak and peak / args.batch
+        minute = peak_memory(MINE, N=1, L=MINUTE, threads=args.threads)
+    found = {"batch": args.batch, "length": args.length, "rounds": args.rounds, "machine": machine(args.threads),
+             "ms_per_clip": compare(contestants, N=args.batch, L=args.length, rounds=args.rounds),
+             "peak_mb_per_clip": peaks, "us_per_step": {}}
+    if not args.quick:
+        found["streaming"] = streaming()
+        found["against_copy"] = against_copy(N=args.batch, L=args.length, rounds=args.rounds)
+        mine = build(MINE)
         found["us_per_step"] = linearity(mine, rounds=args.rounds)
-        peak = peak_memory(mine.name, N=1, L=MINUTE, threads=args.threads)
-        if peak:
-            found["minute"] = {"seconds": seconds(mine.train, *batch(1, MINUTE)), "mb": peak}
+        if minute:
+            found["minute"] = {"seconds": seconds(mine.train, *batch(1, MINUTE)), "mb": minute}
     text = report(found)
     print(text)
     if not args.quick:

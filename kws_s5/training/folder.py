@@ -13,7 +13,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from kws_s5.atomic import write_json
 from kws_s5.bundle import MODEL_FILE
-from kws_s5.config import RunConfig, to_dict
+from kws_s5.config import RunConfig, from_dict, to_dict
 from kws_s5.errors import UserError
 from kws_s5.lock import locked
 from kws_s5.training.keeper import CHECKPOINT, LOG
@@ -98,9 +98,10 @@ def _of_a_run(path: Path) -> bool:
 
 
 def _read(path: Path) -> dict:
+    """The options of a run; those that are newer than it have their defaults, which is what it did."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return to_dict(from_dict(RunConfig, json.loads(path.read_text(encoding="utf-8"))))
+    except (OSError, ValueError, UserError) as error:
         raise UserError(f"{path}: cannot be read ({error}); start anew with --overwrite") from None
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
 from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from rich.console import Console
@@ -57,7 +58,8 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
     """
     out = Path(config.training.out or f"runs/{config.name}")
     console = Console(quiet=rank_zero_only.rank != 0, soft_wrap=True, markup=False, highlight=False)
-    with run_folder(out, resume=resume, overwrite=overwrite) as resuming, _quiet():
+    with run_folder(out, resume=resume, overwrite=overwrite) as resuming, _quiet(), \
+            _matmul_precision(config.training.matmul_precision):
         if resuming and (out / RESULTS).exists():
             check_finished(out, config)
             console.print(f"{out} is finished already: {out / RESULTS}")
@@ -157,6 +159,16 @@ def _trainer(config: RunConfig, **options: Any) -> pl.Trainer:
             num_sanity_val_steps=0, reload_dataloaders_every_n_epochs=1, use_distributed_sampler=False, **options)
     except (ValueError, ImportError, pl.utilities.exceptions.MisconfigurationException) as error:
         raise UserError(f"training: {str(error).splitlines()[0]}") from error
+
+
+@contextmanager
+def _matmul_precision(wanted: str) -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(wanted)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager

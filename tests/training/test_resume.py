@@ -1,6 +1,7 @@
 """A run that dies anywhere and is resumed ends with the same weights, bit for bit, as one that never stopped."""
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -139,6 +140,17 @@ def test_resuming_with_other_options_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="optim.lr was 0.02, now 0.5"):
         train(replace(config, optim=replace(config.optim, lr=0.5)), splits=tones(), resume=True)
     train(replace(config, training=replace(config.training, save_minutes=1.0)), splits=tones(), resume=True)
+
+
+def test_a_run_from_before_an_option_existed_goes_on_with_its_default(uninterrupted: Path, tmp_path: Path) -> None:
+    out = stopped(tmp_path / "run")
+    options = json.loads((out / "config.json").read_text())
+    del options["training"]["matmul_precision"]
+    (out / "config.json").write_text(json.dumps(options))
+    config = toy_config(out=str(out), **SETTINGS)
+    with pytest.raises(UserError, match="training.matmul_precision was 'highest', now 'high'"):
+        train(replace(config, training=replace(config.training, matmul_precision="high")), splits=tones(), resume=True)
+    assert_same(uninterrupted, train(config, splits=tones(), resume=True))
 
 
 def test_a_finished_run_with_other_options_is_told_so(uninterrupted: Path) -> None:

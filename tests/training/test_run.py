@@ -279,3 +279,18 @@ def test_regression_runs_through_the_same_door(tmp_path: Path) -> None:
     assert rows[-1]["validation_mse"] < rows[0]["validation_mse"]
     assert results["test"]["mse"] == pytest.approx(results["validation"]["mse"], rel=1.0)
     assert results["confusion"] is None and not (out / "confusion.png").exists()
+
+
+def test_matmul_precision_holds_while_the_run_lasts(tmp_path: Path) -> None:
+    class Asking(Tones):
+        def __getitem__(self, index: int):
+            seen.add(torch.get_float32_matmul_precision())
+            return super().__getitem__(index)
+
+    seen: set[str] = set()
+    data = tones()
+    data.train = Asking(9, seed=1, moving=True)
+    train(toy_config(out=str(tmp_path / "run"), epochs=1, matmul_precision="high"), splits=data)
+    assert seen == {"high"} and torch.get_float32_matmul_precision() == "highest"
+    with pytest.raises(UserError, match="matmul_precision"):
+        toy_config(matmul_precision="low")
