@@ -135,7 +135,8 @@ def machine(threads: int) -> dict[str, str]:
         pass
     units = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f" {name}" in flags]
     packages = ("torch", "numba", "s5-pytorch", "lrnnx", "torchaudio")
-    return {"date": time.strftime("%Y-%m-%d"), "processor": f"{model} ({', '.join(units) or 'no wide vectors found'})", "threads": str(threads),
+    processor = f"{model} ({', '.join(units) or 'no wide vectors found'})"
+    return {"date": time.strftime("%Y-%m-%d"), "processor": processor, "threads": str(threads),
             "python": platform.python_version(), **{p: installed(p) for p in packages}}
 
 
@@ -155,7 +156,7 @@ def report(found: dict) -> str:
              f"features, 128 states, both directions), {found['length']:,} samples, batch of {found['batch']}; medians "
              f"of {found['rounds']} interleaved runs. Times faster and share of memory: against {BASE}.", "",
              "Compiled: float32. Split: operands of products in two parts of bfloat16 (matmul precision high, relative "
-             "errors near 1e-5). bfloat16: under autocast. Portable: plain torch, as where nothing can be compiled.", ""]
+             "errors near 1e-5). bfloat16: under autocast. Portable: plain torch, where nothing can be compiled.", ""]
     lines += [_row(head), _row(["---"] * len(head)), *map(_row, rows), "", "## Time against length", ""]
     lines += ["Training step, compiled, float32, batch of one.", "", _row(["samples", "microseconds a sample"]),
               _row(["---", "---"]), *(_row([f"{int(L):,}", f"{us:.1f}"]) for L, us in found["us_per_step"].items())]

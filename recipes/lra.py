@@ -157,9 +157,11 @@ def lra_image_tiny() -> RunConfig:
 
 def lra_pathfinder_tiny() -> RunConfig:
     """Pathfinder at 16 x 16 with contours of 5 dashes, generated: minutes on two cores."""
-    data = LraData("pathfinder", n_train=10000, n_validation=500, n_test=1000, image_size=16, contour_length=5)
-    return _tiny(lra_pathfinder(), data, d_model=32, n_layers=3, ssm_size=32, blocks=2, epochs=12, batch_size=32,
-                 dt_min=0.004, dt_max=0.4)
+    data = LraData("pathfinder", n_train=10000, n_validation=500, n_test=1000, image_size=16, contour_length=5,
+                   mirror=True)
+    run = _tiny(lra_pathfinder(), data, d_model=64, n_layers=4, ssm_size=64, blocks=8, epochs=16, batch_size=32,
+                dt_min=0.002, dt_max=0.2)
+    return replace(run, optim=replace(run.optim, lr=0.006, ssm_lr=0.002))
 
 
 def lra_pathx_tiny() -> RunConfig:

@@ -62,6 +62,9 @@ class KeywordData:
 class AugmentConfig:
     """Random changes of training waveforms; every one can be switched off by 0. Never used in evaluation."""
 
+    splice: float = 0.0
+    """Probability that a clip becomes the end of one word and the beginning of another, as _unknown_ (where that is a
+    class): a spotter in running speech learns that pieces are no words."""
     shift: float = 0.0
     """Seconds: clips are moved by up to this much either way."""
     gain: float = 0.0
@@ -94,7 +97,7 @@ class AugmentConfig:
     def __post_init__(self) -> None:
         for name in ("shift", "gain", "microphone", "time_mask", "warp", "mixup"):
             require(getattr(self, name) >= 0, f"augment.{name}", getattr(self, name), "0 or more")
-        for name in ("noise", "reverb", "band_limit", "true_rate", "frequency_mask", "top_mask"):
+        for name in ("splice", "noise", "reverb", "band_limit", "true_rate", "frequency_mask", "top_mask"):
             require(0 <= getattr(self, name) <= 1, f"augment.{name}", getattr(self, name), "between 0 and 1")
         require(0 <= self.speed <= 0.5, "augment.speed", self.speed, "between 0 and 0.5")
         require(self.noise_snr[0] <= self.noise_snr[1], "augment.noise_snr", self.noise_snr, "lowest, then highest dB")

@@ -1,6 +1,6 @@
 """Random changes of a training batch of waveforms, in the order in which sound meets them.
 
-    speed -> shift -> room -> noise -> microphone -> gain -> band limit -> mixup -> true rate
+    splice -> speed -> shift -> room -> noise -> microphone -> gain -> band limit -> mixup -> true rate
 
 Every one is switched off by 0 in the config; a config of zeros gives the batch back as it is. All randomness comes from
 the generator. Rows keep their lengths and their place in time, except that a changed true rate changes both the rate
@@ -19,9 +19,11 @@ from torch import Tensor
 
 from kws_s5.config import AugmentConfig
 from kws_s5.data.batch import Batch
+from kws_s5.data.manifest import UNKNOWN
 from kws_s5.errors import UserError
 from kws_s5.training import augment_sound as sound
 from kws_s5.training import augment_time as time
+from kws_s5.training.augment_splice import CUT, choose, splice
 
 TRUE_RATES = (0.5, 0.5, 0.75, 1.5)  # of the recording's rate; half is the telephone's case, so it comes twice
 DECIMATED = 0.5  # share of the halved clips that keep every second sample without a filter
@@ -32,7 +34,7 @@ RECORDED = 0.5  # share of recordings among the noises, where there are any
 
 
 def augment(batch: Batch, config: AugmentConfig, generator: torch.Generator, *,
-            noises: Sequence[tuple[Tensor, float]] = (), n_classes: int = 0) -> Batch:
+            noises: Sequence[tuple[Tensor, float]] = (), n_classes: int = 0, labels: tuple[str, ...] = ()) -> Batch:
     """A changed copy of ``batch``; the same state of the generator gives the same copy.
 
     Args:
@@ -41,6 +43,7 @@ def augment(batch: Batch, config: AugmentConfig, generator: torch.Generator, *,
         generator: on the device of x.
         noises: recordings (L,) float32 and their rates in Hz.
         n_classes: K, needed for mixup.
+        labels: names of the classes; clips are spliced only where one of them is _unknown_.
     Returns:
         Batch with x (N, L', 1), its lengths and rates, and y (N, K) probabilities if mixup is on.
     Raises:
@@ -52,12 +55,14 @@ def augment(batch: Batch, config: AugmentConfig, generator: torch.Generator, *,
         raise UserError("augment: only recordings can be augmented; set every value of it to 0 for this data")
     rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
     lengths, rates = batch.lengths.cpu(), batch.rates.cpu()
-    given = batch.x[..., 0]
-    x = _timing(given, lengths, rates, config, rng)  # (N, L)
+    given, y = batch.x[..., 0], batch.y
+    x = given
+    if config.splice > 0 and UNKNOWN in labels:
+        x, y = _splice(x, y, lengths, rates, labels, config.splice, rng)
+    x = _timing(x, lengths, rates, config, rng)  # (N, L)
     x = x.clone() if x is given else x  # from here on it changes in place
     x = _acoustics(x, lengths, rates, config, rng, generator, noises)
     x = sound.cut(x, lengths)
-    y = batch.y
     if config.mixup > 0:
         x, y, lengths = _mixup(x, y, lengths, rates, config.mixup, rng, n_classes)
     if config.true_rate > 0:
@@ -70,9 +75,19 @@ def augment(batch: Batch, config: AugmentConfig, generator: torch.Generator, *,
 
 
 def _active(config: AugmentConfig) -> bool:
-    switches = (config.shift, config.gain, config.noise, config.reverb, config.speed, config.microphone,
+    switches = (config.splice, config.shift, config.gain, config.noise, config.reverb, config.speed, config.microphone,
                 config.band_limit, config.true_rate, config.mixup)
     return any(value > 0 for value in switches)
+
+
+def _splice(x: Tensor, y: Tensor, lengths: Tensor, rates: Tensor, labels: tuple[str, ...], probability: float,
+            rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Some rows as pieces of two clips, with their class."""
+    rows, others = choose(y, rates, labels, probability, rng)
+    x = splice(x, lengths, rates, rows, others, rng.uniform(*CUT, (len(rows), 2)))
+    y = y.clone()
+    y[torch.from_numpy(rows).to(y.device)] = labels.index(UNKNOWN)
+    return x, y
 
 
 def _timing(x: Tensor, lengths: Tensor, rates: Tensor, config: AugmentConfig, rng: np.random.Generator) -> Tensor:

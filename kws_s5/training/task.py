@@ -93,7 +93,7 @@ class Task(pl.LightningModule):
         torch.manual_seed(seed)
         generator = torch.Generator(self.device).manual_seed(seed)
         batch = augment(batch, self.config.augment, generator, noises=self.splits.noises,
-                        n_classes=self.splits.n_outputs)
+                        n_classes=self.splits.n_outputs, labels=tuple(self.splits.labels))
         features = self.model.features(**model_inputs(batch, self.config.model.rate, device=self.device))
         outputs = self.objective.outputs(self.model, features)
         loss = self.objective.loss(outputs, batch)
