@@ -26,7 +26,16 @@ from kws_s5.config import PendulumData
 from kws_s5.data.pendulum_physics import targets
 from kws_s5.data.pendulum_store import MOMENTS, Recording, recordings
 from kws_s5.errors import UserError
-from kws_s5.eval.pendulum_conditions import DENSITIES, Sampling, answers, held, query_samplings, samplings, scores
+from kws_s5.eval.pendulum_conditions import (
+    DENSITIES,
+    N_FRAMES,
+    Sampling,
+    answers,
+    held,
+    query_samplings,
+    samplings,
+    scores,
+)
 from kws_s5.eval.pendulum_tables import markdown, training
 
 SHOWN = 3  # the test sequence of the plot
@@ -76,6 +85,9 @@ def test_recording(bundle: Bundle, n: int) -> Recording:
         raise UserError(f"{bundle.config.name}: not a pendulum model")
     if n < 1:
         raise UserError(f"n = {n}: must be at least 1")
+    if bundle.config.data.n_frames != N_FRAMES:
+        raise UserError(f"{bundle.config.name}: was trained on sequences of {bundle.config.data.n_frames} frames; the "
+                        f"conditions are made for {N_FRAMES}")
     test = recordings(bundle.config.data)["test"]
     return Recording(test.images[:n], test.angles[:n])
 

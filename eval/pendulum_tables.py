@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kws_s5.errors import UserError
 from kws_s5.training.folder import RESULTS
 
 
@@ -16,10 +17,13 @@ def training(source: str) -> dict[str, Any] | None:
     path = Path(source) / RESULTS
     if not path.exists():
         return None
-    results = json.loads(path.read_text())
     kept = ("name", "seed", "chosen", "epochs", "n_parameters", "seconds")
-    return {**{key: results[key] for key in kept}, "validation": results["validation"]["mse"],
-            "test": results["test"]["mse"]}
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+        return {**{key: results[key] for key in kept}, "validation": float(results["validation"]["mse"]),
+                "test": float(results["test"]["mse"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: is not of a finished run ({error}); train it again or name its model") from error
 
 
 def markdown(report: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ def guarded(command: Callable[[], int | None]) -> int:
     try:
         return command() or 0
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {shown(error)}", file=sys.stderr)  # names in it may come from strangers' files
         return 2
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in TORCH:

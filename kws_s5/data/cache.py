@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kws_s5.errors import UserError
@@ -13,7 +15,10 @@ def cache_folder(chosen: str = "") -> Path:
     Raises:
         UserError: it cannot be made or written to.
     """
-    folder = Path(chosen).expanduser() if chosen else _default() / "kws_s5"
+    try:
+        folder = Path(chosen).expanduser() if chosen else _default() / "kws_s5"
+    except RuntimeError:  # ~name of nobody
+        raise UserError(f"data.cache = {chosen!r}: there is no such user; choose another folder") from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -22,6 +27,19 @@ def cache_folder(chosen: str = "") -> Path:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UserError(f"{folder}: the cache folder is not writable; choose another one with data.cache")
     return folder
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[None]:
+    """What the system refuses while ``folder`` is filled becomes a UserError; a source is told by its name."""
+    try:
+        yield
+    except OSError as error:
+        reason, name = error.strerror or error, error.filename
+        if isinstance(name, (str, Path)) and not Path(name).is_relative_to(folder):
+            raise UserError(f"{name}: cannot be read ({reason}); check the file and its permissions") from error
+        raise UserError(f"{folder}: prepared data cannot be kept there ({reason}); free some space or choose another "
+                        "folder with data.cache") from error
 
 
 def _default() -> Path:

@@ -16,7 +16,7 @@ from rich.progress import track
 
 from kws_s5.atomic import replacing
 from kws_s5.config import PendulumData
-from kws_s5.data.cache import cache_folder
+from kws_s5.data.cache import cache_folder, filling
 from kws_s5.data.pendulum_images import ANGLE_JITTER, SIZE, blend, clarity, render_sequences
 from kws_s5.data.pendulum_physics import simulate
 from kws_s5.lock import locked
@@ -41,11 +41,25 @@ def recordings(config: PendulumData) -> dict[str, Recording]:
     sizes = {"train": config.n_train, "validation": config.n_validation, "test": config.n_test}
     name = "-".join(map(str, sizes.values()))
     folder = cache_folder(config.cache) / f"pendulum-v{VERSION}-{name}x{config.n_frames}"
-    with locked(folder / ".lock"):
-        if not all(_path(folder, split, part).exists() for split in sizes for part in ("images", "angles")):
+    with filling(folder), locked(folder / ".lock"):
+        found = _opened(folder, sizes, config.n_frames)
+        if found is None:
             _make_all(folder, sizes, n_frames=config.n_frames)
-    return {split: Recording(*(np.asarray(np.load(_path(folder, split, part), mmap_mode="r"))  # plain: quicker to index
-                               for part in ("images", "angles"))) for split in sizes}
+            found = _opened(folder, sizes, config.n_frames)
+    assert found is not None, f"{folder} cannot be read back"
+    return found
+
+
+def _opened(folder: Path, sizes: dict[str, int], n_frames: int) -> dict[str, Recording] | None:
+    """The sets in ``folder``; None if a file is missing or damaged."""
+    try:
+        found = {split: Recording(*(np.asarray(np.load(_path(folder, split, part), mmap_mode="r"))  # quicker to index
+                                    for part in ("images", "angles"))) for split in sizes}
+    except (OSError, ValueError, EOFError):
+        return None
+    whole = all(found[split].images.shape == (n, n_frames, SIZE, SIZE)
+                and found[split].angles.shape == (n, n_frames, MOMENTS) for split, n in sizes.items())
+    return found if whole else None
 
 
 def _make_all(folder: Path, sizes: dict[str, int], *, n_frames: int) -> None:
@@ -64,13 +78,12 @@ def _make(folder: Path, split: str, *, n: int, n_frames: int, rng: np.random.Ran
     angles = simulate(n, n_frames, rng, moments=MOMENTS)
     drawn = angles[:, :, 0] + rng.normal(0.0, ANGLE_JITTER, (n, n_frames))
     clear = clarity(n, n_frames, rng)
-    with replacing(_path(folder, split, "images")) as temporary:
-        images = np.lib.format.open_memmap(temporary, "w+", np.uint8, (n, n_frames, SIZE, SIZE))
+    with replacing(_path(folder, split, "images")) as temporary, open(temporary, "wb") as file:
+        shape = (n, n_frames, SIZE, SIZE)  # written, not mapped: a full disk is told instead of killing the process
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
         console = Console(stderr=True)
         pictures = track(render_sequences(drawn), f"pendulum: {split}", n, console=console, disable=n < 500)
         for i, picture in enumerate(pictures):
-            images[i] = blend(picture, clear[i], rng)
-        images.flush()
-        del images
+            file.write(blend(picture, clear[i], rng).tobytes())
     with replacing(_path(folder, split, "angles")) as temporary, open(temporary, "wb") as file:
         np.save(file, angles)

@@ -28,6 +28,8 @@ from kws_s5.data.series_csv import SPLITS, Series, Table, pieces, read_table
 from kws_s5.data.splits import Splits
 from kws_s5.errors import UserError
 
+MAX_INTERVAL = 1e15  # median intervals
+CONSTANT = 1e-9  # of the mean: a smaller deviation is rounding
 LONG_GAP = 20.0  # median intervals; longer ones are mentioned in the report
 
 
@@ -54,17 +56,28 @@ def build(config: SeriesData) -> Splits:
     if empty:
         raise UserError(f"{config.path}: no series of two rows or more in the {empty[0]} set; "
                         "add series, or raise data.max_gap or data.max_length")
+    _check_targets(config.path, table.targets, sets)
     scaling = config.scaling if config.scaling.time_unit else measure(table, sets["train"])
     report = {"series": {split: len({s.name for s in members}) for split, members in sets.items()},
               "pieces": {split: len(members) for split, members in sets.items()},
               "rows": {split: sum(len(s.times) for s in members) for split, members in sets.items()},
               "features": list(table.features), "targets": list(table.targets), "scaling": asdict(scaling),
               "notes": [*table.notes, *_remarks(sets, scaling)]}
+    alone = sum(len(s.times) for s in table.series) - sum(report["rows"].values())
+    if alone:
+        report["notes"].append(f"{alone} rows left out: cutting at data.max_gap or data.max_length left each alone")
     for note in report["notes"]:
         print(f"note: {config.path}: {note}", file=sys.stderr)
     train, validation, test = (SeriesSet(sets[split], scaling) for split in SPLITS)
     return Splits(train, validation, test, labels=(), n_outputs=len(table.targets), n_inputs=len(table.features) + 1,
                   report=report, data=replace(config, targets=table.targets, scaling=scaling))
+
+
+def _check_targets(path: str, targets: tuple[str, ...], sets: dict[str, list[Series]]) -> None:
+    """UserError where no row of a set could be scored."""
+    for split, members in sets.items():
+        if all(np.isnan(s.targets).all() for s in members):
+            raise UserError(f"{path}: {', '.join(targets)}: no value in the {split} set; add some, or split otherwise")
 
 
 def load_table(config: SeriesData) -> Table:
@@ -109,7 +122,7 @@ def measure(table: Table, series: Sequence[Series]) -> SeriesScaling:
                 raise UserError(f"column {name!r} has no value in any training series; leave it out")
         mean, std = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
         means.append(tuple(mean.tolist()))
-        stds.append(tuple(np.where(std > 0, std, 1.0).tolist()))
+        stds.append(tuple(np.where(std > CONSTANT * np.abs(mean), std, 1.0).tolist()))
     return SeriesScaling(float(np.median(intervals)), table.features, means[0], stds[0], means[1], stds[1])
 
 
@@ -121,6 +134,9 @@ def _example(series: Series, scaling: SeriesScaling) -> Example:
     x = np.concatenate([np.where(last >= 0, carried, 0.0), present.mean(1, keepdims=True)], axis=1)  # (L, F + 1)
     y = (series.targets - np.array(scaling.target_mean)) / np.array(scaling.target_std)  # (L, K)
     dt = np.append(1.0, np.diff(series.times) / scaling.time_unit)
+    if dt.max() > MAX_INTERVAL:
+        raise UserError(f"series {series.name!r}: an interval of {np.diff(series.times).max():g} is longer than "
+                        f"{MAX_INTERVAL:g} median intervals; correct its times, or cut there with data.max_gap")
     x, y, dt = (torch.from_numpy(a.astype(np.float32)) for a in (x, y, dt))
     return Example(x, y, dt=dt)
 

@@ -13,6 +13,7 @@ Legend: L rows of a series, F features, K targets.
 
 import csv
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ import numpy as np
 from kws_s5.errors import UserError
 
 SPLITS = ("train", "validation", "test")
+MAX_VALUE = 1e30  # larger numbers are what other programs write for "missing", and break sums of squares
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,9 @@ def read_table(path: str | Path, targets: Sequence[str], *, training: bool = Tru
             column that the file lacks is missing throughout.
     """
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"data.path = {str(path)!r}: no such file")
+    if not os.path.isfile(path):  # unlike Path.is_file also for names that are too long
+        known = os.path.exists(path)
+        raise UserError(f"{path}: " + ("is not a file; name a CSV file" if known else "no such file"))
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             first = file.readline()
@@ -89,6 +92,8 @@ def _feature_columns(path: Path, header: list[str], targets: Sequence[str], *, t
     if unknown or not targets:
         wrong = f"no column {unknown[0]!r}" if unknown else "data.targets is empty"
         raise UserError(f"{path}: {wrong}; choose data.targets from {', '.join(values)}")
+    if len(set(targets)) < len(targets):
+        raise UserError(f"{path}: data.targets names a column twice: {', '.join(targets)}")
     features = tuple(name for name in values if name not in targets)
     if not features:
         raise UserError(f"{path}: every column is a target; at least one must be left as a feature")
@@ -101,9 +106,10 @@ def _collect(path: Path, rows, header: list[str], features: Sequence[str],
     columns = [header.index(name) if name in header else None for name in (*features, *targets)]
     split_column = header.index("split") if "split" in header[2:] else None
     blocks: dict[str, list] = {}
-    n_empty = 0
+    n_empty, last_line, dates = 0, rows.line_num, None
     for row in rows:
-        line = f"{path}, line {rows.line_num}"
+        line = f"{path}, line {last_line + 1}"  # where the row begins: a quote may hold line breaks
+        last_line = rows.line_num
         if not any(cell.strip() for cell in row):
             n_empty += 1
             continue
@@ -113,7 +119,12 @@ def _collect(path: Path, rows, header: list[str], features: Sequence[str],
         split = "" if split_column is None else row[split_column].strip()
         if split_column is not None and split not in SPLITS:
             raise UserError(f"{line}: split = {split!r}: must be one of {', '.join(SPLITS)}")
-        blocks.setdefault(row[0].strip(), []).append((_time(row[1], line), values, split))
+        time, is_date = _time(row[1], line)
+        if dates not in (None, is_date):
+            kind = "a date" if is_date else "a number"
+            raise UserError(f"{line}: time {row[1].strip()!r} is {kind}, those above are not; write all in one way")
+        dates = is_date
+        blocks.setdefault(row[0].strip(), []).append((time, values, split))
     return blocks, n_empty
 
 
@@ -154,11 +165,14 @@ def _number(cell: str, where: str) -> float:
         value = float(text)
     except ValueError:
         raise UserError(f"{where}: {text!r} is not a number (leave the cell empty if it is missing)") from None
+    if math.isfinite(value) and abs(value) > MAX_VALUE:
+        raise UserError(f"{where}: {text[:40]!r} is too large (leave the cell empty if it is missing)")
     return value if math.isfinite(value) else math.nan
 
 
-def _time(cell: str, line: str) -> float:
-    text = cell.strip()
+def _time(cell: str, line: str) -> tuple[float, bool]:
+    """The time, and whether it was a date."""
+    text, is_date = cell.strip(), False
     try:
         value = float(text)
     except ValueError:
@@ -166,7 +180,7 @@ def _time(cell: str, line: str) -> float:
             date = datetime.fromisoformat(text)
         except ValueError:
             raise UserError(f"{line}: time {text!r} is neither a number nor an ISO 8601 date") from None
-        value = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    if not math.isfinite(value):
-        raise UserError(f"{line}: time {text!r} is not finite")
-    return value
+        value, is_date = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp(), True
+    if not math.isfinite(value) or abs(value) > MAX_VALUE:
+        raise UserError(f"{line}: time {text[:40]!r} is not finite, or too large")
+    return value, is_date

@@ -1,6 +1,7 @@
 """The pendulum sets: physics against scipy's integrator, pictures against Pillow, noise, sampling, determinism."""
 
 import math
+import resource
 
 import numpy as np
 import pytest
@@ -211,3 +212,25 @@ def test_impossible_sizes_are_refused_by_name() -> None:
         PendulumData(n_observed=101)
     with pytest.raises(UserError, match="data.n_test"):
         PendulumData(n_test=0)
+
+
+def test_damaged_sets_are_made_again(tmp_path) -> None:
+    config = PendulumData(n_train=2, n_validation=1, n_test=1, cache=str(tmp_path))
+    before = recordings(config)["test"].images.copy()
+    for path, size in ((next(tmp_path.glob("*/test-images.npy")), 500), (next(tmp_path.glob("*/train-angles.npy")), 0)):
+        with open(path, "r+b") as file:
+            file.truncate(size)
+    assert np.array_equal(recordings(config)["test"].images, before)
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_to_trust(tmp_path) -> None:
+    config = PendulumData(n_train=2, n_validation=1, n_test=1, cache=str(tmp_path))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot be kept there \(File too large\); free some space"):
+            recordings(config)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.glob("*/*.npy"))
+    assert len(recordings(config)["train"]) == 2

@@ -83,6 +83,11 @@ def test_missing_values_are_nan_and_single_rows_are_left_out(csv) -> None:
     ("id,t,x,x\na,0,1,2\n", ["x"], r"two columns have the same name: 'x'"),
     ("id,t\n", ["y"], r"the header needs"),
     ("", ["y"], r"the header needs"),
+    (HEADER + "a,0,1,2,3\n", ["y", "y"], r"data.targets names a column twice"),
+    (HEADER + "a,0,9.97e36,2,3\n", ["y"], r"line 2, column 'x': '9.97e36' is too large"),
+    (HEADER + "a,1e99,1,2,3\n", ["y"], r"line 2: time '1e99' is not finite, or too large"),
+    (HEADER + "a,0,1,2,3\na,2024-05-01,1,2,3\n", ["y"], r"line 3: time '2024-05-01' is a date, those above are not"),
+    (HEADER + 'a,0,1,2,3\na,1,"1,2,3\na,2,1,2,3\n', ["y"], r"line 3: 3 cells"),
     (SPLIT + "a,0,later,1,2\n", ["y"], r"line 2: split = 'later': must be one of train"),
     (SPLIT + "a,0,train,1,2\na,1,test,1,2\n", ["y"], r"series 'a' is in two splits"),
 ])
@@ -202,3 +207,36 @@ def test_files_of_any_bytes_are_read_or_refused_in_one_line(content: bytes) -> N
         with pytest.raises(UserError) as error:
             read_table(path, ["y"])
         assert "\n" not in str(error.value)
+
+
+def test_a_constant_feature_is_not_scaled_by_its_rounding(csv) -> None:
+    """Seven times 0.1 deviate by 1e-17 from their mean; another value at test time must stay a number of order one."""
+    rows = [f"{name},{t},{split},{x},1\n" for name, split, x in (("a", "train", 0.1), ("b", "validation", 0.1),
+                                                                 ("c", "test", 0.3)) for t in range(7)]
+    splits = build(SeriesData(path=csv(SPLIT + "".join(rows)), targets=("y",)))
+    assert splits.data.scaling.feature_std == (1.0,)
+    assert splits.test[0].x.abs().max() <= 1
+
+
+def test_a_set_without_any_target_is_refused(csv) -> None:
+    text = split_rows().replace("validation,2,20", "validation,2,")
+    with pytest.raises(UserError, match="y: no value in the validation set"):
+        build(SeriesData(path=csv(text), targets=("y",)))
+
+
+def test_an_interval_beyond_all_measure_is_refused(csv) -> None:
+    with pytest.raises(UserError, match=r"series 'c': an interval of 1e\+20 is longer"):
+        build(SeriesData(path=csv(split_rows().replace("c,100", "c,1e20")), targets=("y",)))
+
+
+def test_rows_that_cutting_leaves_alone_are_counted(csv) -> None:
+    rows = "".join(f"{name},{t},1,2,3\n" for name in "abc" for t in range(5))
+    notes = build(SeriesData(path=csv(HEADER + rows), targets=("y",), max_length=2)).report["notes"]
+    assert any(note.startswith("3 rows left out") for note in notes)
+
+
+def test_what_is_no_file_is_told(tmp_path) -> None:
+    with pytest.raises(UserError, match="is not a file; name a CSV file"):
+        read_table(tmp_path, ["y"])
+    with pytest.raises(UserError, match="no such file"):
+        read_table("x" * 5000, ["y"])

@@ -10,6 +10,7 @@ import torch
 from kws_s5.bundle import Bundle, load
 from kws_s5.config import RunConfig
 from kws_s5.data.pendulum_store import recordings
+from kws_s5.errors import UserError
 from kws_s5.eval import pendulum
 from kws_s5.eval.pendulum_conditions import Sampling, answers, held, query_samplings, samplings, scores
 from kws_s5.eval.pendulum_tables import markdown, training
@@ -166,3 +167,13 @@ def test_gru_models_are_saved_and_loaded(tmp_path, config: RunConfig) -> None:
     bundle = untrained(replace(run, model=replace(run.model, n_outputs=2)))
     bundle.save(tmp_path / "gru.safetensors")
     assert load(tmp_path / "gru.safetensors").config == bundle.config
+
+
+def test_sequences_of_another_length_and_damaged_results_are_refused(tmp_path, config: RunConfig, capsys) -> None:
+    untrained(replace(config, data=replace(config.data, n_frames=60))).save(tmp_path / "short.safetensors")
+    assert pendulum.main([str(tmp_path / "short.safetensors")]) == 2
+    assert "trained on sequences of 60 frames" in capsys.readouterr().err
+    for text in ("{", "[]", '{"name": "pendulum"}'):
+        (tmp_path / "results.json").write_text(text)
+        with pytest.raises(UserError, match=r"results\.json: is not of a finished run"):
+            training(str(tmp_path))

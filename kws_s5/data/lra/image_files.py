@@ -5,6 +5,7 @@ MNIST idx (LeCun et al. 1998): big-endian magic number, sizes, then bytes; plain
 """
 
 import gzip
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -17,6 +18,7 @@ CIFAR_TRAIN = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 CIFAR_TEST = "test_batch.bin"
 RECORD = 1 + 3 * 1024
 MAGIC = {"images": 2051, "labels": 2049}
+PICTURE = (28, 28)  # of MNIST
 LABELS = {
     "CIFAR-10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     "MNIST": tuple(map(str, range(10))),
@@ -42,6 +44,9 @@ def mnist(prefix: Path) -> tuple[np.ndarray, np.ndarray]:
     """(n, 784, 1) uint8 pixels and (n,) labels of ``prefix``-images-idx3-ubyte and ``prefix``-labels-idx1-ubyte."""
     images, labels = mnist_files(prefix)
     pixels, targets = _idx(images, MAGIC["images"], 3), _idx(labels, MAGIC["labels"], 1)
+    if not len(pixels) or pixels.shape[1:] != PICTURE:
+        raise UserError(f"{images}: has {' x '.join(map(str, pixels.shape))} pixels instead of pictures of 28 x 28; "
+                        "fetch it again")
     if len(pixels) != len(targets) or (len(targets) and targets.max() > 9):
         raise UserError(f"{labels}: {len(targets):,} labels do not belong to the {len(pixels):,} pictures of "
                         f"{images.name}; fetch both again")
@@ -53,8 +58,18 @@ def mnist_files(prefix: Path) -> tuple[Path, Path]:
     return _either(prefix, "images-idx3-ubyte"), _either(prefix, "labels-idx1-ubyte")
 
 
+def mnist_root(folder: Path) -> Path:
+    """``folder``, or the folder below it where other programs keep the four files."""
+    places = [folder, *(folder / name for name in ("raw", "MNIST/raw", "mnist", "MNIST"))]
+    return next((p for p in places if any(path.exists() for path in _names(p / "train", "images-idx3-ubyte"))), folder)
+
+
+def _names(prefix: Path, name: str) -> tuple[Path, Path]:
+    return Path(f"{prefix}-{name}"), Path(f"{prefix}-{name}.gz")
+
+
 def _either(prefix: Path, name: str) -> Path:
-    for path in (Path(f"{prefix}-{name}"), Path(f"{prefix}-{name}.gz")):
+    for path in _names(prefix, name):
         if path.exists():
             return path
     raise UserError(f"{prefix.parent}: has no {prefix.name}-{name}; data.root must hold {MNIST_LAYOUT}")
@@ -66,12 +81,13 @@ def _idx(path: Path, magic: int, n_axes: int) -> np.ndarray:
         with opener(path, "rb") as file:
             data = file.read(MAX_BYTES)
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: cannot be read ({error}); fetch it again") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read ({reason}); fetch it again") from error
     head = 4 * (1 + n_axes)
     if len(data) < head or struct.unpack(">I", data[:4])[0] != magic:
         raise UserError(f"{path}: is not an idx file of MNIST (magic number {magic}); fetch it again")
     shape = struct.unpack(f">{n_axes}I", data[4:head])
-    if len(data) - head != int(np.prod(shape, dtype=np.int64)):
+    if len(data) - head != math.prod(shape):
         raise UserError(f"{path}: has {len(data) - head:,} bytes instead of {' x '.join(map(str, shape))}; "
                         "fetch it again")
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)

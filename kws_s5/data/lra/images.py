@@ -14,7 +14,7 @@ import numpy as np
 
 from kws_s5.config import LraData
 from kws_s5.data.lra.choice import limited, random_parts
-from kws_s5.data.lra.image_files import CIFAR_TEST, CIFAR_TRAIN, LABELS, cifar, mnist, mnist_files
+from kws_s5.data.lra.image_files import CIFAR_TEST, CIFAR_TRAIN, LABELS, cifar, mnist, mnist_files, mnist_root
 from kws_s5.data.lra.progress import tracked
 from kws_s5.data.lra.sets import LEFT_RIGHT, PixelSet
 from kws_s5.data.lra.sources import fetched_archive, fetched_mnist, found, given
@@ -58,8 +58,11 @@ def build(config: LraData) -> Splits:
         sets[split] = PixelSet(rows, mean=mean, std=std, order=order,
                                n_symmetries=LEFT_RIGHT if config.mirror and split == "train" else 1)
     name = "CIFAR-10" if is_cifar else "MNIST"
+    note = f"{name} pixel by pixel"
+    if is_cifar and len(paths["train"]) < len(CIFAR_TRAIN):
+        note += f", {len(paths['train'])} of {len(CIFAR_TRAIN)} training files"
     return Splits(sets["train"], sets["validation"], sets["test"], LABELS[name], 10, n_inputs=len(mean),
-                  report={"examples": {split: len(s) for split, s in sets.items()}}, note=f"{name} pixel by pixel")
+                  report={"examples": {split: len(s) for split, s in sets.items()}}, note=note)
 
 
 def grey(pictures: np.ndarray) -> np.ndarray:
@@ -83,7 +86,7 @@ def _cifar_paths(config: LraData) -> dict[str, list[Path]]:
 
 
 def _mnist_paths(config: LraData) -> dict[str, list[Path]]:
-    root = given(config.root) if config.root else fetched_mnist(cache=config.cache)
+    root = mnist_root(given(config.root) if config.root else fetched_mnist(cache=config.cache))
     return {"train": [root / "train"], "test": [root / "t10k"]}
 
 

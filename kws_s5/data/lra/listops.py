@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kws_s5.config import LraData
-from kws_s5.data.cache import cache_folder
+from kws_s5.data.cache import cache_folder, filling
 from kws_s5.data.lra.choice import limited
 from kws_s5.data.lra.listops_generator import ListOpsSettings, write_tsv
 from kws_s5.data.lra.progress import tracked
@@ -64,7 +64,7 @@ def generated(config: LraData) -> Path:
     name = "-".join(map(str, (VERSION, config.seed, settings.min_length, settings.max_length, settings.max_depth,
                               *sizes.values())))
     folder = cache_folder(config.cache) / "lra" / "generated" / f"listops-{name}"
-    with locked(folder / ".lock"):
+    with filling(folder), locked(folder / ".lock"):
         if not all((folder / file).exists() for file in FILES.values()):
             write_tsv(folder, sizes, settings, seed=config.seed)
     return folder
@@ -73,12 +73,13 @@ def generated(config: LraData) -> Path:
 def _rows(root: Path, split: str, limit: int, longest: int, seed: int) -> Iterator[tuple[list[str], int]]:
     """(tokens, answer) of at most ``limit`` rows of a file; cut so that <eos> still fits."""
     path = root / FILES[split]
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         n = sum(1 for _ in file) - 1
     kept = set(limited(range(n), limit, seed=seed).tolist()) if limit else None
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         if next(file, "").strip() != "Source\tTarget":
-            raise UserError(f"{path}: does not begin with 'Source<tab>Target'; it is not a ListOps file of LRA")
+            raise UserError(f"{path}: does not begin with 'Source<tab>Target'; it is not a ListOps file of LRA, "
+                            "fetch it again")
         for i, line in enumerate(tracked(file, f"listops: {split}", n)):
             if kept is None or i in kept:
                 source, _, target = line.rstrip("\n").partition("\t")

@@ -4,6 +4,7 @@
 
 Plain subprocesses of this interpreter, so that a user's script needs no ``if __name__ == "__main__"``. A job is JSON, a
 result a mapping of numpy arrays; between processes both travel as bytes with their length in front (npz, no pickle).
+A UserError of the function is raised here too.
 """
 
 import io
@@ -19,7 +20,10 @@ from typing import BinaryIO
 
 import numpy as np
 
+from kws_s5.errors import UserError
+
 Arrays = Mapping[str, np.ndarray]
+MISTAKE = "user error"  # name of the array that carries the message of one
 
 
 def mapped(function: str, jobs: Sequence[dict], *, n_workers: int | None = None) -> Iterator[Arrays]:
@@ -42,11 +46,14 @@ def mapped(function: str, jobs: Sequence[dict], *, n_workers: int | None = None)
         process = idle.get()
         try:
             _send(process.stdin, json.dumps(job).encode())
-            return dict(np.load(io.BytesIO(_receive(process.stdout)), allow_pickle=False))
+            result = dict(np.load(io.BytesIO(_receive(process.stdout)), allow_pickle=False))
         except (BrokenPipeError, EOFError):
             raise RuntimeError(f"a process running {function} ended (exit status {process.wait()})") from None
         finally:
             idle.put(process)
+        if MISTAKE in result:
+            raise UserError(str(result[MISTAKE]))
+        return result
 
     threads = ThreadPoolExecutor(n)
     try:
@@ -61,7 +68,8 @@ def mapped(function: str, jobs: Sequence[dict], *, n_workers: int | None = None)
 def _start(function: str) -> subprocess.Popen:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen([sys.executable, "-m", "kws_s5.data.lra.parallel", function], stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE, env=environment)
+                            stdout=subprocess.PIPE, env=environment,
+                            start_new_session=True)  # Ctrl-C is for the process that waits; it ends the others
 
 
 def _resolved(function: str):  # noqa: ANN202
@@ -94,8 +102,12 @@ def _work(function: str) -> None:
             job = json.loads(_receive(sys.stdin.buffer))
         except EOFError:
             return
+        try:
+            arrays = run(**job)
+        except UserError as error:
+            arrays = {MISTAKE: np.array(str(error))}
         result = io.BytesIO()
-        np.savez(result, **run(**job))
+        np.savez(result, **arrays)
         _send(sys.stdout.buffer, result.getvalue())
 
 

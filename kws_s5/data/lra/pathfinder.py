@@ -106,11 +106,17 @@ def _entries(root: Path, table: Path) -> list[Listed]:
     entries = []
     for i, line in enumerate(data.decode("utf-8", errors="replace").splitlines()):
         words = line.split()
-        if len(words) < 4 or words[3] not in ("0", "1") or ".." in words[0] + words[1]:
+        if len(words) < 4 or words[3] not in ("0", "1") or not _inside(words[0], words[1]):
             raise UserError(f"{table}, line {i + 1}: expected folder, file, number and label (0 or 1) as text; "
                             "take the metadata/ of the LRA archive")
         entries.append((root / words[0] / words[1], int(words[3])))
     return entries
+
+
+def _inside(folder: str, file: str) -> bool:
+    """Whether folder / file stays below the folder that it is joined to."""
+    parts = folder.split("/") + file.split("/")
+    return not ({"", ".."} & set(parts)) and "\\" not in folder + file and ":" not in folder + file
 
 
 def _read(entries: list[Listed], size: int, left_out: list[str]) -> Iterator[tuple[np.ndarray, int]]:
@@ -138,7 +144,9 @@ def _picture(path: Path, size: int) -> np.ndarray | None:
             if picture.size != (size, size):
                 raise UserError(f"{path}: is {picture.size[0]} x {picture.size[1]} pixels instead of {size} x {size}")
             return np.asarray(picture.convert("L"))
-    except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: cannot be read as a PNG picture ({error}); unpack the LRA archive again") from error
+    except UserError:
+        raise
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        unknown = isinstance(error, UnidentifiedImageError)
+        reason = "it is none" if unknown else getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read as a PNG picture ({reason}); unpack the LRA archive again") from error

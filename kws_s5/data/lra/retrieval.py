@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kws_s5.config import LraData
-from kws_s5.data.cache import cache_folder
+from kws_s5.data.cache import cache_folder, filling
 from kws_s5.data.lra.choice import limited
 from kws_s5.data.lra.progress import tracked
 from kws_s5.data.lra.retrieval_generator import write_pairs
@@ -65,7 +65,7 @@ def generated(config: LraData) -> Path:
     length = config.max_length or MAX_LENGTH
     name = "-".join(map(str, (VERSION, config.seed, length, *sizes.values())))
     folder = cache_folder(config.cache) / "lra" / "generated" / f"retrieval-{name}"
-    with locked(folder / ".lock"):
+    with filling(folder), locked(folder / ".lock"):
         if not all((folder / file).exists() for file in FILES.values()):
             write_pairs({folder / FILES[split]: n for split, n in sizes.items()}, length=length, seed=config.seed)
     return folder
@@ -74,6 +74,13 @@ def generated(config: LraData) -> Path:
 def _pairs(root: Path, split: str, limit: int, longest: int, seed: int) -> Iterator[Pair]:
     """At most ``limit`` pairs of a file, texts cut so that <eos> still fits."""
     path = root / FILES[split]
+    try:
+        yield from _read(path, split, limit, longest, seed)
+    except csv.Error as error:
+        raise UserError(f"{path}: is no table of pairs ({error}); data.root must hold {LAYOUT}") from error
+
+
+def _read(path: Path, split: str, limit: int, longest: int, seed: int) -> Iterator[Pair]:
     csv.field_size_limit(MAX_FIELD)
     with open(path, encoding="utf-8", errors="replace", newline="") as file:
         n = sum(1 for _ in csv.reader(file, delimiter="\t"))

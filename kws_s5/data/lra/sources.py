@@ -31,10 +31,13 @@ MNIST_FILES = {
 
 def given(root: str) -> Path:
     """The folder a config names. Raises UserError if it is none."""
-    folder = Path(root).expanduser()
-    if not folder.is_dir():
-        raise UserError(f"data.root = {root!r}: no such folder")
-    return folder
+    try:
+        folder = Path(root).expanduser()
+        if folder.is_dir():
+            return folder
+    except (OSError, RuntimeError):  # a name too long, ~name of nobody
+        pass
+    raise UserError(f"data.root = {root!r}: no such folder")
 
 
 def found(root: Path, wanted: Iterable[str], *, below: Iterable[str] = (), layout: str) -> Path:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 
 from kws_s5.atomic import new_folder
 from kws_s5.config import LraData, to_dict
-from kws_s5.data.cache import cache_folder
+from kws_s5.data.cache import cache_folder, filling
 from kws_s5.errors import UserError
 from kws_s5.lock import locked
 
@@ -94,29 +95,39 @@ def prepared(config: LraData, sources: Iterable[Stamp], make: Callable[[Path], d
             under "dtype" that of the rows if it is not uint8.
 
     Raises:
-        UserError: from ``make``, or the disk is full.
+        UserError: from ``make``, a source cannot be read, or the disk is full.
     """
     shelf = cache_folder(config.cache) / "lra"
     folder = shelf / f"{config.task}-{_key(config, sources)}"
-    with locked(shelf / f"{folder.name}.lock"):
+    with filling(shelf), locked(shelf / f"{folder.name}.lock"):
         found = _opened(folder)
         if found is None:
-            shutil.rmtree(folder, ignore_errors=True)  # damaged
-            try:
-                with new_folder(folder) as temporary:
-                    meta = {"version": VERSION, "dtype": "uint8", **make(temporary)}
-                    (temporary / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
-            except OSError as error:
-                raise UserError(f"{shelf}: prepared data cannot be kept there ({error.strerror or error}); free some "
-                                "space or choose another folder with data.cache") from error
+            for left in (folder, *shelf.glob(f".{folder.name}.*")):  # damaged, or of a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            with new_folder(folder) as temporary:
+                meta = {"version": VERSION, "dtype": "uint8", **make(temporary)}
+                (temporary / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
             found = _opened(folder)
     assert found is not None, f"{folder} cannot be read back"
     return found
 
 
 def stamp(paths: Iterable[Path]) -> list[Stamp]:
-    """Name, size and time of change of files: what tells that a prepared folder is still theirs."""
-    return [(str(path), info.st_size, info.st_mtime_ns) for path in paths for info in [path.stat()]]
+    """Name, size and time of change of files: what tells that a prepared folder is still theirs.
+
+    Raises:
+        UserError: one of them is a folder, a pipe, ... or cannot be reached.
+    """
+    stamps = []
+    for path in paths:
+        try:
+            info = path.stat()
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror}); check the file and its permissions") from error
+        if not stat.S_ISREG(info.st_mode):
+            raise UserError(f"{path}: is not a file; put the official file in its place, or remove it")
+        stamps.append((str(path), info.st_size, info.st_mtime_ns))
+    return stamps
 
 
 def _opened(folder: Path) -> Prepared | None:
@@ -132,7 +143,7 @@ def _opened(folder: Path) -> Prepared | None:
 
 def _key(config: LraData, sources: Iterable[Stamp]) -> str:
     settings = to_dict(replace(config, cache="", root=""))
-    del settings["mirror"]  # decides how rows are shown, not what they are
+    del settings["mirror"], settings["hide"]  # how rows are shown, not what they are
     digest = hashlib.sha256(json.dumps([VERSION, settings], sort_keys=True).encode())
     for name, size, changed in sources:
         digest.update(os.fsencode(name) + f"\n{size} {changed}\n".encode())

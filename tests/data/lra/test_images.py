@@ -141,3 +141,35 @@ def test_missing_files_are_told_with_the_layout(tmp_path: Path) -> None:
         build(LraData("image", root=str(tmp_path), cache=str(tmp_path / "cache")))
     with pytest.raises(UserError, match=r"has no train-images-idx3-ubyte; data\.root must hold"):
         build(LraData("smnist", root=str(tmp_path), cache=str(tmp_path / "cache")))
+
+
+@pytest.mark.parametrize("shape", [(0, 28, 28), (20, 0, 28), (20, 5, 5), (2**31, 2**31, 4)])
+def test_pictures_that_mnist_does_not_have_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    write_mnist(tmp_path)
+    size = int(np.prod(shape, dtype=np.int64)) % 2**32  # the last one overflows to nothing
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(struct.pack(">4I", 2051, *shape) + bytes(size))
+    with pytest.raises(UserError, match=r"train-images-idx3-ubyte: has .*fetch it again"):
+        build(LraData("smnist", root=str(tmp_path), cache=str(tmp_path / "cache")))
+
+
+def test_mnist_is_found_where_torchvision_keeps_it(tmp_path: Path) -> None:
+    write_mnist(tmp_path / "MNIST" / "raw", compress=True)
+    assert len(build(LraData("smnist", root=str(tmp_path), cache=str(tmp_path / "cache"))).test) == 20
+
+
+def test_missing_training_files_of_cifar_are_told_in_the_note(tmp_path: Path) -> None:
+    write_cifar(tmp_path)
+    assert "1 of 5 training files" in build(LraData("image", root=str(tmp_path), cache=str(tmp_path / "cache"))).note
+
+
+def test_a_folder_in_the_place_of_a_file_is_told_by_its_name(tmp_path: Path) -> None:
+    write_cifar(tmp_path)
+    (tmp_path / "data_batch_2.bin").mkdir()
+    with pytest.raises(UserError, match=r"data_batch_2\.bin: is not a file"):
+        build(LraData("image", root=str(tmp_path), cache=str(tmp_path / "cache")))
+
+
+def test_too_few_pictures_to_split_are_one_line(tmp_path: Path) -> None:
+    write_cifar(tmp_path, n=1)
+    with pytest.raises(UserError, match=r"data\.root = .* leaves no train examples"):
+        build(LraData("image", root=str(tmp_path), cache=str(tmp_path / "cache")))

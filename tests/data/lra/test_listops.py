@@ -129,10 +129,11 @@ def test_generated_task_honours_its_config(tmp_path: Path) -> None:
     assert splits.report["generated"] and "seed 0" in splits.note
 
 
-@pytest.mark.parametrize("text", ["", "Source\n", "Source\tTarget\n[MAX 1 2 ]\tten\n"])
-def test_other_files_are_refused_in_one_line(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("data", [b"", b"Source\n", b"Source\tTarget\n[MAX 1 2 ]\tten\n", b"\xff\xfeS\0o\0",
+                                  b"Source\tTarget\n\x80\x81\n"])
+def test_other_files_are_refused_in_one_line(tmp_path: Path, data: bytes) -> None:
     for split in ("train", "val", "test"):
-        (tmp_path / f"basic_{split}.tsv").write_text(text)
+        (tmp_path / f"basic_{split}.tsv").write_bytes(data)
     with pytest.raises(UserError, match="basic_train.tsv") as error:
         build(LraData("listops", root=str(tmp_path), cache=str(tmp_path / "cache")))
     assert "\n" not in str(error.value)
@@ -148,3 +149,15 @@ def test_missing_files_are_told_with_the_layout(tmp_path: Path) -> None:
 def test_impossible_wishes_end_with_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no more such expressions"):
         build(LraData("listops", max_depth=2, min_length=500, n_train=5, n_validation=1, n_test=1, cache=str(tmp_path)))
+
+
+def test_files_with_a_header_only_are_told(tmp_path: Path) -> None:
+    for split in ("train", "val", "test"):
+        (tmp_path / f"basic_{split}.tsv").write_text("Source\tTarget\n")
+    with pytest.raises(UserError, match=r"data\.root = .* leaves no train examples"):
+        build(LraData("listops", root=str(tmp_path), cache=str(tmp_path / "cache")))
+
+
+def test_trees_too_deep_for_memory_are_refused_by_name() -> None:
+    with pytest.raises(UserError, match=r"data\.max_depth = 60"):
+        LraData("listops", max_depth=60)

@@ -1,5 +1,7 @@
 """Pathfinder: labels follow from the construction, balance, no leakage, and the archive's files."""
 
+import struct
+import zlib
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
@@ -182,3 +184,34 @@ def test_wrong_files_are_refused_in_one_line(tmp_path: Path) -> None:
         build(LraData("pathfinder", root=str(tmp_path / "b"), cache=str(tmp_path / "cache")))
     with pytest.raises(UserError, match=r"has no metadata; data\.root must hold pathfinder128/"):
         build(LraData("pathx", root=str(tmp_path / "b"), cache=str(tmp_path / "cache")))
+
+
+@pytest.mark.parametrize("line", ["/etc x.png 0 1", "imgs/0 /tmp/x.png 0 1", "imgs/../../0 x.png 0 1",
+                                  "imgs/0 ..\\x.png 0 1"])
+def test_metadata_cannot_point_outside_the_archive(tmp_path: Path, line: str) -> None:
+    write_archive(tmp_path)
+    (tmp_path / "pathfinder32" / "curv_contour_length_14" / "metadata" / "0.npy").write_text(line + "\n")
+    with pytest.raises(UserError, match=r"0\.npy, line 1: expected folder, file"):
+        build(LraData("pathfinder", root=str(tmp_path), cache=str(tmp_path / "cache")))
+
+
+def test_pictures_that_claim_to_be_huge_are_refused_in_one_line(tmp_path: Path) -> None:
+    write_archive(tmp_path)
+    head = b"IHDR" + struct.pack(">2I5B", 40_000, 40_000, 8, 0, 0, 0, 0)
+    bomb = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head))
+    bomb += struct.pack(">I", 0) + b"IDAT" + struct.pack(">I", zlib.crc32(b"IDAT"))
+    (tmp_path / "pathfinder32" / "curv_contour_length_14" / "imgs" / "0" / "sample_3.png").write_bytes(bomb)
+    with pytest.raises(UserError, match=r"sample_3\.png: cannot be read as a PNG picture"):
+        build(LraData("pathfinder", root=str(tmp_path), cache=str(tmp_path / "cache")))
+
+
+def test_too_few_pictures_to_split_are_told(tmp_path: Path) -> None:
+    write_archive(tmp_path, n=2)
+    with pytest.raises(UserError, match=r"data\.root = .* leaves no validation examples"):
+        build(LraData("pathfinder", root=str(tmp_path), cache=str(tmp_path / "cache")))
+
+
+def test_sizes_that_cannot_be_drawn_are_refused_by_name() -> None:
+    for size in (1, 100_000):
+        with pytest.raises(UserError, match=r"data\.image_size"):
+            LraData("pathfinder", image_size=size)

@@ -73,3 +73,10 @@ def test_other_files_are_refused_in_one_line(tmp_path: Path, row: str) -> None:
 def test_missing_files_are_told_with_the_layout(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no new_aan_pairs\.train\.tsv; data\.root must hold .*tsv_data"):
         build(LraData("retrieval", root=str(tmp_path), cache=str(tmp_path / "cache")))
+
+
+def test_a_text_longer_than_any_paper_is_refused_in_one_line(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("kws_s5.data.lra.retrieval.MAX_FIELD", 1000)
+    write(tmp_path, "1.0\tP1\tP2\t" + "x" * 2000 + "\ty\n")
+    with pytest.raises(UserError, match=r"train\.tsv: is no table of pairs \(field larger"):
+        build(LraData("retrieval", root=str(tmp_path), cache=str(tmp_path / "cache")))

@@ -1,6 +1,7 @@
 """Prepared rows, vocabularies and processes: whole or not at all, read-only, nothing unpickled."""
 
 import pickle
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,11 @@ import pytest
 
 from kws_s5.config import LraData
 from kws_s5.data.lra.parallel import mapped
+from kws_s5.data.lra.pathfinder_generator import PathfinderSettings
+from kws_s5.data.lra.sources import given
 from kws_s5.data.lra.store import Prepared, Writer, prepared
 from kws_s5.data.lra.vocabulary import EOS, UNK, Vocabulary
+from kws_s5.errors import UserError
 
 
 def made(cache: Path, calls: list[int], *, sources: tuple = (), fail: bool = False) -> Prepared:
@@ -91,3 +95,34 @@ def test_mapped_keeps_the_order_of_the_jobs(n_workers: int) -> None:
 def test_a_failing_process_is_told() -> None:
     with pytest.raises(RuntimeError, match="ended"):
         list(mapped("kws_s5.data.lra.listops_generator:chunk", [{"seed": "no"}] * 4, n_workers=2))
+
+
+def test_a_mistake_found_by_a_process_is_the_users(capfd) -> None:
+    job = {"settings": asdict(PathfinderSettings(size=8)), "seed": 0, "first": 0, "n": 1}
+    with pytest.raises(UserError, match=r"data\.image_size = 8.* do not fit"):
+        list(mapped("kws_s5.data.lra.pathfinder_generator:chunk", [job] * 4, n_workers=2))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_source_that_cannot_be_read_is_not_blamed_on_the_cache(tmp_path: Path) -> None:
+    def make(folder: Path) -> dict:
+        raise PermissionError(13, "Permission denied", str(tmp_path / "mine.tsv"))
+
+    with pytest.raises(UserError, match=r"mine\.tsv: cannot be read \(Permission denied\)"):
+        prepared(LraData(cache=str(tmp_path / "cache")), (), make)
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    made(tmp_path, [])
+    (folder,) = (path for path in (tmp_path / "lra").iterdir() if path.is_dir())
+    left = tmp_path / "lra" / f".{folder.name}.abc"
+    folder.rename(left)
+    (left / "test-values.bin").unlink()
+    made(tmp_path, [])
+    assert folder.is_dir() and not left.exists()
+
+
+@pytest.mark.parametrize("root", ["~nobody-of-this-name/x", "x" * 5000, "a\0b"])
+def test_folders_that_cannot_be_are_no_such_folder(root: str) -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        given(root)
