@@ -39,7 +39,7 @@ class Contestant:
         self.model.train()
         with self._settings():
             logits = self.model(x)
-        with _plain(self.portable):
+        with plain(self.portable):
             F.cross_entropy(logits.float(), labels).backward()
         self.model.zero_grad(set_to_none=True)
 
@@ -55,14 +55,14 @@ class Contestant:
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision(self.products)
         try:
-            with _plain(self.portable), torch.autocast("cpu", torch.bfloat16, enabled=self.half):
+            with plain(self.portable), torch.autocast("cpu", torch.bfloat16, enabled=self.half):
                 yield
         finally:
             torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
-def _plain(active: bool) -> Iterator[None]:
+def plain(active: bool) -> Iterator[None]:
     """Ours as it runs where nothing can be compiled: chunked scan, plain layers."""
     chosen, fuse = scan._choose, S5Layer.fuse
     if active:

@@ -3,9 +3,10 @@
     OMP_NUM_THREADS=1 python -m benchmarks.lra_cost                      all recipes, batch 2, longest sequences
     OMP_NUM_THREADS=1 python -m benchmarks.lra_cost lra-pathx --batch 2
 
-A step is forward, backward and AdamW at the recipe's longest length, on random inputs (its cost does not depend on
-them). Memory is the peak of a fresh process. FLOPs are those of the matrix products (torch counts them); the scans add
-about one per cent. Whole runs are scaled from here by sequences: examples x epochs, and on a GPU by an assumed rate.
+A step is forward, backward and AdamW at the longest length, on random inputs (its cost does not depend on them), in
+seconds of a processor. Memory is the peak of a fresh process. FLOPs are those of the matrix products (counted by torch
+on plain layers at a short length, in proportion); the scans add about one per cent. Whole runs are scaled from here by
+sequences: examples x epochs, and on a GPU by an assumed rate.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.contestants import plain
 from kws_s5.config import PairHead, RunConfig, TokenFront
 from kws_s5.model import build_model
 from kws_s5.recipes.registry import recipes_of
@@ -30,6 +32,7 @@ from kws_s5.training.optim import build_optimizer
 TASKS = {"listops": (2048, 96_000, 10), "text": (4096, 25_000, 2), "retrieval": (4000, 147_086, 2),
          "image": (1024, 45_000, 10), "pathfinder": (1024, 160_000, 2), "pathx": (16_384, 160_000, 2),
          "smnist": (784, 54_000, 10), "psmnist": (784, 54_000, 10), "scifar": (1024, 45_000, 10)}
+SHORT = 256  # steps
 GPU_FLOPS = 20e12  # assumed: what un-fused fp32/TF32 training sustains on one current data-centre GPU
 
 
@@ -62,16 +65,16 @@ def measured(name: str, batch: int, n_steps: int) -> dict[str, float]:
     model = model_of(run, K)
     optimizer = build_optimizer(model, run.optim)
     step = partial(_step, model, optimizer, K=K)
-    step(*inputs(run, batch, 64))  # compiles the scans
+    with FlopCounterMode(display=False) as counter, plain(True):
+        step(*inputs(run, batch, SHORT))
     x, lengths = inputs(run, batch, L)
-    with FlopCounterMode(display=False) as counter:
-        step(x, lengths)
-    start = time.perf_counter()
+    step(x, lengths)  # compiled
+    start = time.process_time()
     for _ in range(n_steps):
         step(x, lengths)
-    seconds = (time.perf_counter() - start) / n_steps
+    seconds = (time.process_time() - start) / n_steps
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": seconds, "flops": counter.get_total_flops(), "peak": peak, "batch": batch,
+    return {"seconds": seconds, "flops": counter.get_total_flops() * L / SHORT, "peak": peak, "batch": batch,
             "parameters": sum(p.numel() for p in model.parameters())}
 
 

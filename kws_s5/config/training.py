@@ -7,6 +7,7 @@ from kws_s5.config.checks import one_of, require
 
 Groups = Literal["standard", "BandCdecay", "BfastandCdecay", "noBCdecay"]
 Schedule = Literal["cosine", "official", "constant"]
+ChooseBy = Literal["score", "loss"]
 MatmulPrecision = Literal["highest", "high", "medium"]
 
 
@@ -45,6 +46,9 @@ class TrainingConfig:
     epochs: int = 40
     batch_size: int = 16
     seed: int = 0
+    choose_by: ChooseBy = "score"
+    """What chooses the epoch on the validation set: its accuracy (regression: squared error), or the loss, which is
+    steadier where there are few validation examples."""
     patience: int = 0
     """Stop after this many epochs without a better validation score; 0: never."""
     label_smoothing: float = 0.0
@@ -91,5 +95,6 @@ class TrainingConfig:
         require(self.patience >= 0, "training.patience", self.patience, "0 or more")
         require(self.devices >= 1, "training.devices", self.devices, "at least 1")
         require(self.nodes >= 1, "training.nodes", self.nodes, "at least 1")
+        one_of("training.choose_by", self.choose_by, ChooseBy)
         one_of("training.matmul_precision", self.matmul_precision, MatmulPrecision)
         require(0.0 <= self.average_from <= 1.0, "training.average_from", self.average_from, "in [0, 1]")

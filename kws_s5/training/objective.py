@@ -150,11 +150,16 @@ class Regression:
 def build_objective(config: RunConfig) -> Objective:
     """The objective of the config's head."""
     head, training = config.model.head, config.training
+    objective: Objective
     if isinstance(head, GaussianHead):
-        return Regression()
-    if isinstance(head, ClassHead) and head.frame_logits and training.frame_weight > 0:
-        return FrameClassification(training.label_smoothing, weight=training.frame_weight)
-    return Classification(training.label_smoothing)
+        objective = Regression()
+    elif isinstance(head, ClassHead) and head.frame_logits and training.frame_weight > 0:
+        objective = FrameClassification(training.label_smoothing, weight=training.frame_weight)
+    else:
+        objective = Classification(training.label_smoothing)
+    if training.choose_by == "loss":
+        objective.monitor, objective.higher_is_better = "loss", False
+    return objective
 
 
 def add(total: Sums | None, sums: Sums) -> Sums:

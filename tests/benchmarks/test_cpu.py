@@ -21,7 +21,7 @@ def test_portable_and_compiled_are_the_same_model_and_leave_no_switch_behind():
     compiled, portable = (contestants.build(name) for name in ("ours, compiled", "ours, portable"))
     x = torch.randn(1, 300, 1)
     compiled.model.eval(), portable.model.eval()
-    with contestants._plain(True):
+    with contestants.plain(True):
         expected = portable.model(x)
     assert S5Layer.fuse
     torch.testing.assert_close(compiled.model(x), expected, rtol=1e-3, atol=1e-4)

@@ -115,3 +115,15 @@ def test_better_follows_the_monitor_then_the_loss_and_never_nan() -> None:
     assert better(regression, {"mse": 0.1, "loss": 5.0}, {"mse": 0.2, "loss": 1.0})
     assert not better(classes, {"accuracy": 0.9, "loss": math.nan}, None)
     assert not better(regression, {"mse": math.nan, "loss": 0.0}, {"mse": 1.0, "loss": 0.0})
+
+
+@pytest.mark.parametrize("head", [ClassHead(), ClassHead(frame_logits=True), GaussianHead()])
+def test_the_epoch_can_be_chosen_by_the_loss(head) -> None:
+    def objective(choose_by: str):
+        training = TrainingConfig(choose_by=choose_by, frame_weight=0.5)
+        return build_objective(RunConfig("x", model=ModelConfig(head=head), training=training))
+
+    one = {"accuracy": 0.6, "mse": 0.4, "loss": 2.0}
+    two = {"accuracy": 0.5, "mse": 0.5, "loss": 1.0}
+    assert better(objective("score"), one, two) and not better(objective("score"), two, one)
+    assert better(objective("loss"), two, one) and not better(objective("loss"), one, two)
