@@ -45,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Arguments) -> None:
+    if arguments.out.exists() and arguments.file.exists() and arguments.out.samefile(arguments.file):
+        raise UserError(f"{arguments.out}: the predictions would replace the data; choose another file with --out")
     bundle = load(arguments.model)
     data = bundle.config.data
     if not isinstance(data, SeriesData):

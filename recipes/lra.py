@@ -137,9 +137,10 @@ def lra_listops_tiny() -> RunConfig:
 def lra_text_tiny() -> RunConfig:
     """IMDB, the first 1,024 characters of 1,500 reviews: minutes on two cores."""
     data = LraData("text", max_length=1024, n_train=1500, n_validation=500, n_test=1000)
-    run = _tiny(lra_text(), data, d_model=64, n_layers=2, ssm_size=64, blocks=8, epochs=16, batch_size=16, dropout=0.3)
-    return replace(run, optim=replace(run.optim, lr=0.008, ssm_lr=0.004),
-                   training=replace(run.training, average_from=0.75))
+    run = _tiny(lra_text(), data, d_model=64, n_layers=2, ssm_size=64, blocks=8, epochs=12, batch_size=16, dropout=0.3,
+                dt_min=0.02, dt_max=0.5)
+    return replace(run, optim=replace(run.optim, lr=0.005, ssm_lr=0.003),
+                   training=replace(run.training, average_from=0.75, choose_by="loss"))
 
 
 def lra_retrieval_tiny() -> RunConfig:

@@ -42,6 +42,12 @@ def filling(folder: Path) -> Iterator[None]:
                         "folder with data.cache") from error
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Removes what a process that was killed left of the files it was writing; call it under the folder's lock."""
+    for left in (*folder.glob(".*.npy"), *folder.glob(".*.tsv")):
+        left.unlink()
+
+
 def _default() -> Path:
     if os.environ.get("XDG_CACHE_HOME"):
         return Path(os.environ["XDG_CACHE_HOME"]).expanduser()

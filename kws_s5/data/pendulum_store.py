@@ -16,7 +16,7 @@ from rich.progress import track
 
 from kws_s5.atomic import replacing
 from kws_s5.config import PendulumData
-from kws_s5.data.cache import cache_folder, filling
+from kws_s5.data.cache import cache_folder, filling, remove_unfinished
 from kws_s5.data.pendulum_images import ANGLE_JITTER, SIZE, blend, clarity, render_sequences
 from kws_s5.data.pendulum_physics import simulate
 from kws_s5.lock import locked
@@ -63,6 +63,7 @@ def _opened(folder: Path, sizes: dict[str, int], n_frames: int) -> dict[str, Rec
 
 
 def _make_all(folder: Path, sizes: dict[str, int], *, n_frames: int) -> None:
+    remove_unfinished(folder)
     rng = np.random.RandomState(42)
     _make(folder, "train", n=sizes["train"], n_frames=n_frames, rng=rng)
     _make(folder, "test", n=sizes["test"], n_frames=n_frames, rng=rng)

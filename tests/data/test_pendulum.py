@@ -220,7 +220,10 @@ def test_damaged_sets_are_made_again(tmp_path) -> None:
     for path, size in ((next(tmp_path.glob("*/test-images.npy")), 500), (next(tmp_path.glob("*/train-angles.npy")), 0)):
         with open(path, "r+b") as file:
             file.truncate(size)
+    left = path.with_name(".train-images.npy.abc.npy")  # of a process that was killed
+    left.touch()
     assert np.array_equal(recordings(config)["test"].images, before)
+    assert not left.exists()
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_to_trust(tmp_path) -> None:

@@ -58,3 +58,10 @@ def test_other_columns_are_refused(run: RunConfig, tmp_path, capsys) -> None:
     (tmp_path / "new.csv").write_text("spring,seconds,level\nx,0,0.5\n")
     assert command.main([run.training.out, str(tmp_path / "new.csv")]) == 2
     assert "this model was trained on reading" in capsys.readouterr().err
+
+
+def test_predictions_never_replace_the_data(tmp_path, capsys) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("spring,seconds,reading\nx,0,0.5\n")
+    assert command.main(["model", str(path), "--out", str(path)]) == 2
+    assert "would replace the data" in capsys.readouterr().err and path.read_text().startswith("spring")

@@ -9,6 +9,8 @@ import torch
 from kws_s5.config import RunConfig, TokenFront
 from kws_s5.data.batch import collate
 from kws_s5.data.build import build
+from kws_s5.data.splits import Splits
+from kws_s5.errors import UserError
 from kws_s5.model import build_model
 from kws_s5.recipes.registry import RECIPES, recipes_of
 from kws_s5.training.prepare import completed
@@ -62,3 +64,11 @@ def test_generated_tasks_go_from_data_to_gradients_in_one_way(name: str, tmp_pat
     assert logits.shape == (4, splits.n_outputs)
     torch.nn.functional.cross_entropy(logits, batch.y).backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_a_vocabulary_smaller_than_that_of_the_data_is_refused() -> None:
+    run = RECIPES["lra-listops"]()
+    run = replace(run, model=replace(run.model, front=TokenFront(vocab_size=5)))
+    splits = Splits([0], [0], [0], labels=("0", "1"), n_outputs=2, vocabulary=tuple("abcdefg"))
+    with pytest.raises(UserError, match=r"model\.front\.vocab_size = 5: the data has 7 tokens"):
+        completed(run, splits)

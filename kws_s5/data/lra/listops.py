@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kws_s5.config import LraData
-from kws_s5.data.cache import cache_folder, filling
+from kws_s5.data.cache import cache_folder, filling, remove_unfinished
 from kws_s5.data.lra.choice import limited
 from kws_s5.data.lra.listops_generator import ListOpsSettings, write_tsv
 from kws_s5.data.lra.progress import tracked
@@ -66,6 +66,7 @@ def generated(config: LraData) -> Path:
     folder = cache_folder(config.cache) / "lra" / "generated" / f"listops-{name}"
     with filling(folder), locked(folder / ".lock"):
         if not all((folder / file).exists() for file in FILES.values()):
+            remove_unfinished(folder)
             write_tsv(folder, sizes, settings, seed=config.seed)
     return folder
 

@@ -108,7 +108,10 @@ def _work(function: str) -> None:
             arrays = {MISTAKE: np.array(str(error))}
         result = io.BytesIO()
         np.savez(result, **arrays)
-        _send(sys.stdout.buffer, result.getvalue())
+        try:
+            _send(sys.stdout.buffer, result.getvalue())
+        except BrokenPipeError:  # the process that waits was killed
+            os._exit(1)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kws_s5.config import LraData
-from kws_s5.data.cache import cache_folder, filling
+from kws_s5.data.cache import cache_folder, filling, remove_unfinished
 from kws_s5.data.lra.choice import limited
 from kws_s5.data.lra.progress import tracked
 from kws_s5.data.lra.retrieval_generator import write_pairs
@@ -67,6 +67,7 @@ def generated(config: LraData) -> Path:
     folder = cache_folder(config.cache) / "lra" / "generated" / f"retrieval-{name}"
     with filling(folder), locked(folder / ".lock"):
         if not all((folder / file).exists() for file in FILES.values()):
+            remove_unfinished(folder)
             write_pairs({folder / FILES[split]: n for split, n in sizes.items()}, length=length, seed=config.seed)
     return folder
 
