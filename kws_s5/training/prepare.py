@@ -34,8 +34,8 @@ def completed(config: RunConfig, splits: Splits) -> RunConfig:
         front = replace(front, n_inputs=splits.n_inputs)
     if isinstance(front, TokenFront):
         if 0 < front.vocab_size < len(splits.vocabulary):
-            raise UserError(f"model.front.vocab_size = {front.vocab_size}: the data has {len(splits.vocabulary)} tokens; "
-                            "raise it, or leave it at 0")
+            raise UserError(f"model.front.vocab_size = {front.vocab_size}: the data has {len(splits.vocabulary)} "
+                            "tokens; raise it, or leave it at 0")
         front = replace(front, vocab_size=front.vocab_size or len(splits.vocabulary))
     rate = model.rate or getattr(config.data, "rate", 0.0)
     model = replace(model, front=front, n_outputs=splits.n_outputs, rate=rate)
