@@ -109,7 +109,7 @@ def line(name: str, cost: dict[str, float]) -> str:
     sequences = n_train * run.training.epochs
     days = cost["seconds"] / cost["batch"] * sequences / 86_400
     hours = cost["flops"] / cost["batch"] * sequences / GPU_FLOPS / 3600
-    return (f"| {name} | {L:,} | {cost['parameters']:,} | {cost['seconds']:.1f} | {cost['batch']} | "
+    return (f"| {name} | {L:,} | {cost['parameters']:,} | {cost['seconds']:.2g} | {cost['batch']} | "
             f"{cost['peak'] / 2**30:.1f} | {cost['flops'] / cost['batch'] / 1e12:.3f} | {days:,.0f} | {hours:.1f} |")
 
 

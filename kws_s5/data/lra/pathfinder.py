@@ -5,6 +5,7 @@ curv_contour_length_14/metadata/<number>.npy. The latter are text in spite of th
 and more a line. Published split: 80 : 10 : 10, random, seed 42. Without files the task is generated.
 """
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,7 +19,7 @@ from kws_s5.data.lra.pathfinder_generator import PATHFINDER_32, PATHFINDER_128, 
 from kws_s5.data.lra.progress import tracked
 from kws_s5.data.lra.sets import ALL_SYMMETRIES, PixelSet
 from kws_s5.data.lra.sources import found, given
-from kws_s5.data.lra.store import Writer, prepared, stamp
+from kws_s5.data.lra.store import Stamp, Writer, prepared, stamp
 from kws_s5.data.splits import Splits
 from kws_s5.errors import UserError
 
@@ -97,7 +98,17 @@ def _official(config: LraData):  # noqa: ANN202
             writer.close()
         return {"left_out": left_out}
 
-    return prepared(config, stamp(tables), make)
+    return prepared(config, [*stamp(tables), *_picture_stamps(root / "imgs")], make)
+
+
+def _picture_stamps(imgs: Path) -> list[Stamp]:
+    """Of each folder of pictures: size of all and latest change."""
+    stamps = []
+    for folder in sorted(path for path in imgs.iterdir() if path.is_dir()):
+        with os.scandir(folder) as entries:
+            infos = [entry.stat() for entry in entries]
+        stamps.append((str(folder), sum(i.st_size for i in infos), max((i.st_mtime_ns for i in infos), default=0)))
+    return stamps
 
 
 def _entries(root: Path, table: Path) -> list[Listed]:

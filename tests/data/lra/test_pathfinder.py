@@ -153,6 +153,15 @@ def write_archive(root: Path, *, n: int = 20, size: int = 32) -> None:
         (base / "metadata" / f"{folder}.npy").write_text("\n".join(lines) + "\n")
 
 
+def test_replaced_pictures_are_read_anew(tmp_path: Path) -> None:
+    write_archive(tmp_path)
+    config = LraData("pathfinder", root=str(tmp_path), cache=str(tmp_path / "cache"))
+    before = build(config).train[0].x
+    for path in (tmp_path / "pathfinder32").rglob("*.png"):
+        Image.fromarray(np.full((32, 32), 255, np.uint8)).save(path)
+    assert not torch.equal(build(config).train[0].x, before) and bool((build(config).train[0].x == 1.0).all())
+
+
 def test_archive_is_split_as_published(tmp_path: Path) -> None:
     write_archive(tmp_path)
     splits = build(LraData("pathfinder", root=str(tmp_path), cache=str(tmp_path / "cache")))
