@@ -190,8 +190,8 @@ def contact_sheet(images: np.ndarray, path: str | Path, *, titles: Sequence[str]
 
 def error_by_density(rows: Sequence[Mapping], path: str | Path) -> None:
     """Test error over the observed frames: rows with model, n_seen, mse (x 1e-3) and std (x 1, or None)."""
-    figure, (axis,) = _figure(height=3.4)
     models = list(dict.fromkeys(row["model"] for row in rows))
+    figure, (axis,) = _figure(height=3.4 + 0.25 * -(-len(models) // 2))
     for model, style in zip(models, _styles(), strict=False):
         own = sorted((row for row in rows if row["model"] == model), key=lambda row: row["n_seen"])
         spread = [1e3 * (row["std"] or 0.0) for row in own]
@@ -203,7 +203,7 @@ def error_by_density(rows: Sequence[Mapping], path: str | Path) -> None:
     axis.yaxis.set_minor_formatter("")
     axis.set_xticks(sorted({row["n_seen"] for row in rows}))
     axis.set(xlabel="frames seen, of 100", ylabel="test MSE x 1e-3")
-    axis.legend(frameon=False)
+    figure.legend(frameon=False, loc="outside lower center", ncols=2, fontsize=10)
     _save(figure, path)
 
 
