@@ -191,8 +191,6 @@ class LraData:
     mirror: bool = False
     """Mirror training pictures left to right at random (Pathfinder, Path-X: any of a square's eight symmetries).
     Published results: off."""
-    hide: float = 0.0
-    """Share of the characters of training texts replaced by <unk>, others every epoch (Text). Published results: 0."""
     seed: int = 0
     """Of generated data, of held-out validation texts and of the choice of examples below the limits."""
     cache: str = ""
@@ -203,7 +201,6 @@ class LraData:
         for name in ("max_length", "n_train", "n_validation", "n_test", "min_length", "max_depth", "image_size",
                      "contour_length", "seed"):
             require(getattr(self, name) >= 0, f"data.{name}", getattr(self, name), "0 or more")
-        require(0 <= self.hide < 1, "data.hide", self.hide, "in [0, 1)")
         require(self.max_length != 1, "data.max_length", self.max_length, "0, or 2 and more")
         require(self.max_depth <= 16, "data.max_depth", self.max_depth, "at most 16: each level is half as large again")
         require(self.image_size == 0 or 8 <= self.image_size <= 512, "data.image_size", self.image_size,

@@ -16,15 +16,16 @@ import math
 from functools import cache
 
 import numpy as np
-from numba import carray, cfunc, njit, types
+from numba import carray, njit
 
 from kws_s5.model.bank_design import TAPS
 from kws_s5.model.bank_frames import TOLERANCE
 from kws_s5.model.bank_vector import OFFSET, advance
+from kws_s5.ssm.compiling import compile_kept
 from kws_s5.ssm.scan_cpu_kernels import _address, _claim
 
 assert TAPS == 3, "bank_vector.py is written out for three taps"
-OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
+OPTIONS = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
 
 
 @njit(**OPTIONS)
@@ -49,16 +50,7 @@ def edge_of(f, step):
 
 def compiled(function) -> int:
     """Address of the machine code of ``function``; compiled on first use and kept on disk where that is possible."""
-    signature = types.void(types.CPointer(types.int64))
-    try:
-        kept = cfunc(signature, cache=True, **OPTIONS)(function)
-    except RuntimeError:  # nowhere to keep it: a read-only installation without a home directory
-        kept = cfunc(signature, **OPTIONS)(function)
-    _alive.append(kept)
-    return kept.address
-
-
-_alive: list[object] = []  # machine code lives as long as its object
+    return compile_kept(function, **OPTIONS)
 
 
 @cache

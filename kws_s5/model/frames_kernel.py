@@ -16,11 +16,12 @@ from functools import cache
 
 import numpy as np
 import torch
-from numba import carray, cfunc, njit, types
+from numba import carray, njit
 from torch import Tensor
 
 from kws_s5.model import frames_vector as vector
 from kws_s5.model.frames_vector import LANES, VECTOR
+from kws_s5.ssm.compiling import compile_kept
 from kws_s5.ssm.scan_cpu_kernels import _address
 from kws_s5.ssm.threads import run_parallel
 
@@ -191,13 +192,4 @@ def backward(job):
 @cache
 def compiled(kernel: str) -> int:
     """Address of the kernel, compiled on first use and kept on disk where that is possible."""
-    function, signature = globals()[kernel], types.void(types.CPointer(types.int64))
-    try:
-        kept = cfunc(signature, nogil=True, error_model="numpy", cache=True)(function)
-    except (RuntimeError, OSError):  # nowhere to keep it: a read-only installation, a full disk
-        kept = cfunc(signature, nogil=True, error_model="numpy")(function)
-    _alive.append(kept)
-    return kept.address
-
-
-_alive: list[object] = []  # machine code lives as long as its object
+    return compile_kept(globals()[kernel], error_model="numpy")

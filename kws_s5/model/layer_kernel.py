@@ -19,13 +19,14 @@ import numpy as np
 from numba import carray, njit
 
 from kws_s5.model import amx
-from kws_s5.model.compiling import compile_kept, source_stamp
 from kws_s5.model.flush import flush, keep
 from kws_s5.model.half_products import half_outer, half_product
 from kws_s5.model.layer_columns import run_columns
 from kws_s5.model.outer_products import outer
 from kws_s5.model.row_products import product
+from kws_s5.model.source_stamp import source_stamp
 from kws_s5.model.tile_scan import adjoint, scan
+from kws_s5.ssm.compiling import compile_kept
 from kws_s5.ssm.scan_cpu_kernels import _address, _claim
 
 ALL, VALID, PADDING = range(3)  # which rows of a tile a step works on
@@ -148,4 +149,4 @@ def compiled(half: bool) -> int:
         if stamp >= 0:
             _run(job, 1)
 
-    return compile_kept(run_half if half else run)
+    return compile_kept(run_half if half else run, error_model="numpy")

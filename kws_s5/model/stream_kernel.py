@@ -14,12 +14,13 @@ Legend: N streams, f frames, M modes (0: the front gives features), H features, 
 from functools import cache
 
 import numpy as np
-from numba import carray, cfunc, njit, types
+from numba import carray, njit
 
 from kws_s5.model.layer_columns import CUBE
 from kws_s5.model.layer_columns import K as SLOPE
 from kws_s5.model.row_products import LANES, SIZE, product
 from kws_s5.model.vector import pointwise
+from kws_s5.ssm.compiling import compile_kept
 from kws_s5.ssm.scan_cpu_kernels import _address, _claim, multiply_add
 
 # numbers of the job; the addresses of a layer follow, LAYER numbers each
@@ -191,13 +192,4 @@ def advance(job):
 @cache
 def compiled() -> int:
     """Address of the kernel, compiled on first use and kept on disk where that is possible."""
-    signature, options = types.void(types.CPointer(types.int64)), {"nogil": True, "error_model": "numpy"}
-    try:
-        kept = cfunc(signature, cache=True, **options)(advance)
-    except (RuntimeError, OSError):  # nowhere to keep it: a read-only installation, a full disk
-        kept = cfunc(signature, **options)(advance)
-    _alive.append(kept)
-    return kept.address
-
-
-_alive: list[object] = []  # machine code lives as long as its object
+    return compile_kept(advance, error_model="numpy")

@@ -15,9 +15,10 @@ from functools import cache
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, cfunc, njit, types
+from numba import carray, njit, types
 from numba.extending import intrinsic
 
+from kws_s5.ssm.compiling import compile_kept
 from kws_s5.ssm.simd import make_multiply_add
 
 HEADER = 11
@@ -169,14 +170,4 @@ def adjoint_float64(job):
 @cache
 def compiled(kernel: str, double: bool) -> int:
     """Address of the kernel "forward" or "adjoint", compiled on first use and kept on disk where that is possible."""
-    function = globals()[f"{kernel}_float{64 if double else 32}"]
-    signature = types.void(types.CPointer(types.int64))
-    try:
-        kept = cfunc(signature, nogil=True, cache=True)(function)
-    except (RuntimeError, OSError):  # nowhere to keep it: a read-only installation, a full disk
-        kept = cfunc(signature, nogil=True)(function)
-    _alive.append(kept)
-    return kept.address
-
-
-_alive: list[object] = []  # machine code lives as long as its object
+    return compile_kept(globals()[f"{kernel}_float{64 if double else 32}"])

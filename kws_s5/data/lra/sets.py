@@ -9,31 +9,21 @@ from torch.utils.data import Dataset
 
 from kws_s5.data.batch import Example
 from kws_s5.data.lra.store import Rows
-from kws_s5.data.lra.vocabulary import UNK
 
 LEFT_RIGHT, ALL_SYMMETRIES = 2, 8  # symmetries of a square, in the order of ``symmetric``
 
 
 class TokenSet(Dataset):
-    """Example: (L,) int64 tokens and a class; a share ``hide`` of the tokens is <unk>, drawn anew every epoch."""
+    """Example: (L,) int64 tokens and a class."""
 
-    def __init__(self, rows: Rows, *, hide: float = 0.0) -> None:
-        self.rows, self.targets, self.hide = rows, rows.targets, hide
-        self.epoch = 0
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.targets = rows, rows.targets
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Fixes the random choices: they are a function of (epoch, index)."""
-        self.epoch = epoch
-
     def __getitem__(self, index: int) -> Example:
-        row = self.rows[index]
-        if self.hide > 0:
-            hidden = np.random.default_rng([self.epoch, index]).random(len(row)) < self.hide
-            row = np.where(hidden, row.dtype.type(UNK), row)
-        return Example(_tokens(row), torch.tensor(int(self.targets[index])))
+        return Example(_tokens(self.rows[index]), torch.tensor(int(self.targets[index])))
 
 
 class PairSet(Dataset):

@@ -143,7 +143,7 @@ def _opened(folder: Path) -> Prepared | None:
 
 def _key(config: LraData, sources: Iterable[Stamp]) -> str:
     settings = to_dict(replace(config, cache="", root=""))
-    del settings["mirror"], settings["hide"]  # how rows are shown, not what they are
+    del settings["mirror"]  # decides how rows are shown, not what they are
     digest = hashlib.sha256(json.dumps([VERSION, settings], sort_keys=True).encode())
     for name, size, changed in sources:
         digest.update(os.fsencode(name) + f"\n{size} {changed}\n".encode())

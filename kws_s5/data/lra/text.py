@@ -49,7 +49,7 @@ def build(config: LraData) -> Splits:
         return {"vocabulary": vocabulary.tokens}
 
     data = prepared(config, stamp(path for part in reviews.values() for path, _ in part), make)
-    sets = {split: TokenSet(rows, hide=config.hide if split == "train" else 0.0) for split, rows in data.rows.items()}
+    sets = {split: TokenSet(rows) for split, rows in data.rows.items()}
     selection = "epoch chosen by the test set" if config.select_on_test else "10 % of train held out"
     return Splits(sets["train"], sets["validation"], sets["test"], LABELS, 2, vocabulary=tuple(data.meta["vocabulary"]),
                   report={"examples": {split: len(s) for split, s in sets.items()}, "validation": selection},
