@@ -124,14 +124,14 @@ class Bank(nn.Module):
 
     def _coefficients(self, rate: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Poles (R, 2M) and taps (R, T, 2M) in u's dtype and on its device; kept while nothing changes."""
-        sources = (self.log_decay, self.log_frequency)
         if torch.is_grad_enabled() and self.log_decay.requires_grad:
             return self._compute(rate, u)
-        key = (tuple(rate.tolist()), u.dtype, u.device, *((id(t), t._version, t.data_ptr()) for t in sources))
-        known = self._known
-        if known[:1] != (key,):
-            self._known = known = (key, *self._compute(rate, u))
-        return known[1:]
+        asked = (tuple(rate.tolist()), u.dtype, u.device)
+        modes = torch.stack([self.log_decay, self.log_frequency]).detach()
+        known = self._known  # compared by value: a fused optimiser step leaves identity and version counter as they were
+        if not (known and known[0] == asked and known[1].device == modes.device and torch.equal(known[1], modes)):
+            self._known = known = (asked, modes, *self._compute(rate, u))
+        return known[2:]
 
     def _compute(self, rate: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         rates, rows = torch.unique(rate, return_inverse=True)

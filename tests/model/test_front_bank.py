@@ -143,6 +143,19 @@ def test_changed_poles_are_seen_without_gradients() -> None:
         torch.testing.assert_close(bank(x).x, before)
 
 
+def test_poles_moved_by_a_fused_optimiser_step_are_seen_without_gradients() -> None:
+    bank, x = front(), sound(16000)
+    poles = [bank.log_decay, bank.log_frequency]
+    optimiser = torch.optim.AdamW(poles, lr=0.1, fused=True)  # leaves identity and version counter as they were
+    with torch.no_grad():
+        before = bank(x).x
+    for pole in poles:
+        pole.grad = torch.ones_like(pole)
+    optimiser.step()
+    with torch.no_grad():
+        assert not torch.allclose(bank(x).x, before)
+
+
 def test_the_sound_itself_can_have_a_gradient() -> None:
     x = sound(8000)[:, :800].requires_grad_()
     front()(x, None, 2.0).x.sum().backward()
