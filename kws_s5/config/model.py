@@ -160,6 +160,8 @@ class ModelConfig:
     activation: Activation = "half_glu1"
     norm: Norm = "batch"
     prenorm: bool = True
+    ssm_norm: bool = False
+    """Also normalise each SSM's output, before the nonlinearity. Fits recordings better; not in the paper."""
     norm_momentum: float = 0.95
     """Batch norm: running = momentum * old + (1 - momentum) * batch (the reference's convention)."""
     dropout: float = 0.0

@@ -39,6 +39,7 @@ class Layer:
     C: np.ndarray  # (H, P) complex; y = Re(C x) + D u, the factor 2 of conj_sym included
     D: np.ndarray  # (H,)
     norm: Norm
+    ssm_norm: Norm | None  # of y
     out1: Dense | None
     out2: Dense | None
 
@@ -98,7 +99,8 @@ def _layer(ssm: SSMConfig, t: Tensors, name: str) -> Layer:
     B, C = (t[f"{name}.seq.{letter}"] @ np.array([1, 1j]) for letter in "BC")  # last axis: real, imaginary
     C = 2 * C if ssm.conj_sym else C
     return Layer(Lambda_bar, gamma[:, None] * B, C, t[f"{name}.seq.D"], _norm(t, f"{name}.norm"),
-                 _dense(t, f"{name}.out1"), _dense(t, f"{name}.out2"))
+                 _norm(t, f"{name}.ssm_norm") if f"{name}.ssm_norm.scale" in t else None, _dense(t, f"{name}.out1"),
+                 _dense(t, f"{name}.out2"))
 
 
 def _norm(t: Tensors, name: str) -> Norm:

@@ -167,6 +167,7 @@ class _Body:
 
         xs = self.g.scan(state, Bu, advance)
         y = xs @ self.weights.matrix(np.concatenate([layer.C.real, -layer.C.imag], 1).T) + u * np.float32(layer.D)
+        y = y if layer.ssm_norm is None else self._normalise(y, layer.ssm_norm)
         z = x + self._activate(layer, y)
         return (z if c.prenorm else self._normalise(z, layer.norm)), xs.take(-1, 0)
 

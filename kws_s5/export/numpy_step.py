@@ -98,6 +98,7 @@ class Step:
         u = normalise(skip, layer.norm) if c.prenorm else skip
         state = layer.Lambda_bar * state + layer.B_bar @ u
         y = (layer.C @ state).real + layer.D * u
+        y = y if layer.ssm_norm is None else normalise(y, layer.ssm_norm)
         h = gelu(y)
         if c.activation == "gelu":
             x = skip + h

@@ -128,7 +128,7 @@ class Bank(nn.Module):
             return self._compute(rate, u)
         asked = (tuple(rate.tolist()), u.dtype, u.device)
         modes = torch.stack([self.log_decay, self.log_frequency]).detach()
-        known = self._known  # compared by value: a fused optimiser step leaves identity and version counter as they were
+        known = self._known  # compared by value: a fused optimiser step leaves identity and version as they were
         if not (known and known[0] == asked and known[1].device == modes.device and torch.equal(known[1], modes)):
             self._known = known = (asked, modes, *self._compute(rate, u))
         return known[2:]

@@ -4,7 +4,8 @@ The batch norm before an SSM, being affine in evaluation, disappears into it:
 
     u = g x + s:   Bu = (B_bar g) x + B_bar s,   y = C xs + D g x + D s
 
-and every matrix lies in the panels that stream_kernel.py reads. running_compiled.py runs streams on it.
+So does the one behind it (ssm_norm), into C and D. Every matrix lies in the panels that stream_kernel.py reads;
+running_compiled.py runs streams on it.
 Legend: M modes, H features, P states, K outputs.
 """
 
@@ -121,9 +122,12 @@ def _layer(layer: S5Layer, step_rescale: float) -> dict[str, np.ndarray]:
     g, s = (gain, shift) if layer.prenorm else (torch.ones_like(gain), torch.zeros_like(shift))
     Lambda_bar, B_bar = seq._system(step_rescale)
     B_bar = B_bar.double()
+    C, D, C_bias = seq._readout(), seq.D * g, seq.D * s
+    if layer.ssm_norm is not None:
+        behind, offset = _affine(layer.ssm_norm)
+        C, D, C_bias = behind[:, None] * C, behind * D, behind * C_bias + offset
     parts = {"Lambda": Lambda_bar.float().numpy(), "B": panels((B_bar * g).float().numpy()),
-             "B_bias": _vector(B_bar @ s.double()), "C": panels(seq._readout().numpy()), "C_bias": _vector(seq.D * s),
-             "D": _vector(seq.D * g)}
+             "B_bias": _vector(B_bar @ s.double()), "C": panels(C.numpy()), "C_bias": _vector(C_bias), "D": _vector(D)}
     for name, dense in (("gate", "out2"), ("value", "out1")):
         if hasattr(layer, dense):
             dense = getattr(layer, dense)

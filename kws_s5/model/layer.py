@@ -5,7 +5,8 @@ With d = dropout, g = GELU (tanh form, as the official code), s = sigmoid and y 
     half_glu1   h = d(g(y)),  h * s(out2(h))
     half_glu2   h = d(g(y)),  y * s(out2(h))
     gelu        d(g(y))
-The three gated forms are dropped out once more. Pre-norm normalises the SSM's input, post-norm the layer's output.
+The three gated forms are dropped out once more. Pre-norm normalises the SSM's input, post-norm the layer's output; with
+ssm_norm (not in the paper) y is the normalised output of the SSM.
 Dropout masks are shared over time: (N, 1, H).
 
 Legend: N batch, L steps, H features, P stored states.
@@ -32,11 +33,13 @@ class S5Layer(nn.Module):
     """On CPUs the whole layer runs as one operation where it can (layer_fused.py); False: never, the reference."""
 
     def __init__(self, H: int, ssm: SSMConfig, *, activation: Activation = "half_glu1", dropout: float = 0.0,
-                 norm: Norm = "batch", prenorm: bool = True, norm_momentum: float = 0.95) -> None:
+                 norm: Norm = "batch", prenorm: bool = True, ssm_norm: bool = False,
+                 norm_momentum: float = 0.95) -> None:
         """H: features in and out; dropout: probability; norm_momentum: see BatchNorm."""
         super().__init__()
         self.activation, self.dropout, self.prenorm = activation, dropout, prenorm
-        self.norm = BatchNorm(H, momentum=norm_momentum) if norm == "batch" else LayerNorm(H)
+        self.norm = _norm(norm, H, norm_momentum)
+        self.ssm_norm = _norm(norm, H, norm_momentum) if ssm_norm else None
         self.seq = S5SSM(H, ssm)
         if activation == "full_glu":
             self.out1 = dense(H, H)
@@ -57,6 +60,7 @@ class S5Layer(nn.Module):
             return self._fused(x, lengths, step_rescale)
         u = self.norm(x, lengths) if self.prenorm else x
         y = self.seq(u, step_rescale=step_rescale, dt=dt, lengths=lengths)
+        y = y if self.ssm_norm is None else self.ssm_norm(y, lengths)
         z = self._activate(y, x)
         return z if self.prenorm else self.norm(z, lengths)
 
@@ -65,6 +69,7 @@ class S5Layer(nn.Module):
         assert not self.training, "streams run in evaluation mode"
         u = self.norm(x) if self.prenorm else x
         y, state = self.seq(u, step_rescale=step_rescale, initial=state, return_state=True)
+        y = y if self.ssm_norm is None else self.ssm_norm(y)
         z = self._activate(y, x)
         return (z if self.prenorm else self.norm(z)), state.clone()  # a view would keep the whole chunk's states
 
@@ -110,12 +115,19 @@ class S5Layer(nn.Module):
         products = "half" if torch.is_autocast_enabled("cpu") else PRODUCTS[torch.get_float32_matmul_precision()]
         with torch.autocast("cpu", enabled=False):
             Lambda_bar, B_bar = seq.system(step_rescale)
+            norms = [norm] if self.ssm_norm is None else [norm, self.ssm_norm]
+            behind = [] if self.ssm_norm is None else [self.ssm_norm.scale, self.ssm_norm.bias]
             weights = Weights(norm.scale, norm.bias, Lambda_bar, B_bar, seq._readout(), seq.D, self.out2.weight,
-                              self.out2.bias)
+                              self.out2.bias, *behind)
             masks = self._mask(x), self._mask(x)  # of h and of the gate, drawn in the order of _activate
-            statistics = None if self.training else (norm.mean, norm.var)
+            statistics = None if self.training else tuple(s for n in norms for s in (n.mean, n.var))
             options = Options(lengths, masks, self.activation == "half_glu2", products, statistics)
-            out, mean, var = fused_layer(x, weights, options)
+            out, *found = fused_layer(x, weights, options)
             if self.training:
-                norm.remember(mean, var)
+                for i, n in enumerate(norms):
+                    n.remember(*found[2 * i : 2 * i + 2])
         return out
+
+
+def _norm(kind: Norm, H: int, momentum: float) -> BatchNorm | LayerNorm:
+    return BatchNorm(H, momentum=momentum) if kind == "batch" else LayerNorm(H)

@@ -12,6 +12,7 @@ from kws_s5.model.columns import columnwise
 
 MOMENTS, AFFINE, CLEAR, COPY, ADD, ACTIVATE, ACTIVATE_ADD, COMBINE = range(8)
 ACTIVATE_AGAIN, GATE_GRADIENT, GELU_GRADIENT, GELU_GRADIENT_DIRECT, INPUT_GRADIENT, NORM_GRADIENT = range(8, 14)
+OUTPUT, OUTPUT_ADD, NORM_SUMS = range(14, 17)
 K, CUBE = 2.0 * math.sqrt(2.0 / math.pi), 0.044715  # gelu(y) = y sigmoid(K (y + CUBE y^3)), the tanh form
 
 
@@ -39,6 +40,16 @@ def copy(out, source):
 @columnwise("rr")
 def add(out, other):
     return {0: out + other}
+
+
+@columnwise("rrrc")
+def output(kept, y, u, D):
+    return {0: y + D * u}
+
+
+@columnwise("rrrc")
+def output_add(kept, y, u, D):
+    return {0: kept + y + D * u}
 
 
 @columnwise("rrrccr")
@@ -98,6 +109,11 @@ def norm_gradient(out, G, x, mean, gain, slope, offset):
     return {0: G + out * gain + (x - mean) * slope + offset}
 
 
+@columnwise("rrccss")
+def norm_sums(G, x, mean, inverse, dbias, dscale):
+    return {4: dbias + G, 5: dscale + G * (x - mean) * inverse}
+
+
 @njit(nogil=True, error_model="numpy")
 def run_columns(operation, table, first, last, H):
     if operation == MOMENTS:
@@ -128,3 +144,9 @@ def run_columns(operation, table, first, last, H):
         input_gradient(table, first, last, H)
     elif operation == NORM_GRADIENT:
         norm_gradient(table, first, last, H)
+    elif operation == OUTPUT:
+        output(table, first, last, H)
+    elif operation == OUTPUT_ADD:
+        output_add(table, first, last, H)
+    elif operation == NORM_SUMS:
+        norm_sums(table, first, last, H)

@@ -24,6 +24,9 @@ from kws_s5.model.layer_columns import (
     INPUT_GRADIENT,
     MOMENTS,
     NORM_GRADIENT,
+    NORM_SUMS,
+    OUTPUT,
+    OUTPUT_ADD,
 )
 from kws_s5.model.layer_kernel import ADJOINT, ALL, OUTER, PADDING, PRODUCT, SCAN, VALID
 from kws_s5.model.program import Memory, Operand, Products, Program, Shape, filled
@@ -33,7 +36,8 @@ KEPT = 64  # forms whose programs are remembered
 
 @dataclass(frozen=True)
 class Form:
-    """All that the steps depend on. masks: whether there is dropout of the GELU and of the gate."""
+    """All that the steps depend on. masks: whether there is dropout of the GELU and of the gate; ``ssm_norm``: y is
+    normalised, so that the way ends there until the statistics are known."""
 
     N: int
     L: int
@@ -45,6 +49,7 @@ class Form:
     products: Products
     padded: bool
     masks: tuple[bool, bool]
+    ssm_norm: bool = False
 
     @property
     def shape(self) -> Shape:
@@ -58,15 +63,18 @@ class Programs:
         self.form, self.memory = form, Memory(form.shape, form.products)
         self.valid = VALID if form.padded else ALL
         self.work = self.memory.work(form.H, form.P2)
-        self.moments = self._moments()
+        self.moments = self._moments("x")
         self.from_start, self.norm_gradient = self._from_start(), self._norm_gradient()
         self.gradient_from_start = self._gradient_from_start()
+        if form.ssm_norm:
+            self.y_moments, self.gated, self.gated_gradient = self._moments("y"), self._gated(), self._gated_gradient()
+            self.y_norm_gradient = self._y_norm_gradient()
         if form.both:
             self.from_end, self.gradient_from_end = self._from_end(), self._gradient_from_end()
 
-    def _moments(self) -> Program:
+    def _moments(self, name: str) -> Program:
         p, H = Program(self.memory), self.form.H
-        p.add(MOMENTS, H, p.rows("x", H), p.row("origin"), *_parts("moments", H, 2), part=self.valid)
+        p.add(MOMENTS, H, p.rows(name, H), p.row("origin"), *_parts("moments", H, 2), part=self.valid)
         return p
 
     def _from_end(self) -> Program:
@@ -78,21 +86,48 @@ class Programs:
         return p
 
     def _from_start(self) -> Program:
-        """y and the layer's output."""
+        """y and the layer's output; y alone where a norm follows."""
         p, H = Program(self.memory), self.form.H
         u = self._states(p, 0, keep=True)
         y, kept = self._readout(p, 0), p.rows("y", H)
-        h, z = (self.memory.scratch(name, H) for name in ("h", "z"))
+        if self.form.ssm_norm:
+            p.add(OUTPUT_ADD if self.form.both else OUTPUT, H, kept, y, u, p.row("D"))
+            return p
+        h = self.memory.scratch("h", H)
         p.add(ACTIVATE_ADD if self.form.both else ACTIVATE, H, kept, y, u, p.row("D"), self._mask(p, 0), h)
-        self._product(p, h, "W", z, H, H)
-        value = kept if self.form.gate_y else h
-        p.add(COMBINE, H, p.rows("out", H), p.rows("x", H), value, z, p.row("b"), self._mask(p, 1))
+        self._combine(p, kept, h)
+        return p
+
+    def _gated(self) -> Program:
+        """From y to the layer's output where a norm stands between."""
+        p, H = Program(self.memory), self.form.H
+        y, h = self._normalised(p), self.memory.scratch("h", H)
+        p.add(ACTIVATE_AGAIN, H, y, self._mask(p, 0), h)
+        self._combine(p, y, h)
+        return p
+
+    def _gated_gradient(self) -> Program:
+        """From the output's gradient to that of the norm behind the SSM, at ``dy``."""
+        p, H = Program(self.memory), self.form.H
+        self._output_gradient(p, self._normalised(p))
+        p.add(NORM_SUMS, H, self.memory.scratch("dy", H), p.rows("y", H), p.row("y_mean"), p.row("y_inverse"),
+              *_parts("y_sums", H, 2))
+        return p
+
+    def _y_norm_gradient(self) -> Program:
+        """That norm's own gradient, in place. Padding took no part in its statistics."""
+        p, H = Program(self.memory), self.form.H
+        dy, zeros = p.rows("dy", H), p.row("zeros")
+        p.add(NORM_GRADIENT, H, dy, zeros, p.rows("y", H), p.row("y_mean"), p.row("y_gain"), p.row("y_slope"),
+              p.row("y_offset"), part=self.valid)
+        if self.form.padded:
+            p.add(AFFINE, H, dy, dy, zeros, p.row("y_gain"), zeros, part=PADDING)
         return p
 
     def _gradient_from_end(self) -> Program:
         """From the output's gradient to y's, and to that of the drive through the states from the end."""
         p = Program(self.memory)
-        self._output_gradient(p)
+        self._begin_gradient(p, first=True)
         self._states(p, 1, keep=False)
         dv = self._state_gradient(p, 1)
         p.add(COPY, self.form.P2, p.rows("dv", self.form.P2), dv)
@@ -102,10 +137,7 @@ class Programs:
         """All the rest, down to the gradient of the norm's output, at ``dy``."""
         p, form, H, P2 = Program(self.memory), self.form, self.form.H, self.form.P2
         dy, du = self.memory.scratch("dy", H), self.memory.scratch("z", H)
-        if form.both:
-            p.add(COPY, H, dy, p.rows("dy", H))
-        else:
-            self._output_gradient(p)
+        self._begin_gradient(p, first=not form.both)
         u = self._states(p, 0, keep=False)
         dv = self._state_gradient(p, 0)
         if form.both:
@@ -146,11 +178,31 @@ class Programs:
         self._product(p, self.memory.scratch("xs", self.form.P2), f"C{direction}", y, self.form.P2, self.form.H)
         return y
 
-    def _output_gradient(self, p: Program) -> None:
-        """The gradient of y, at scratch and tensor "dy"."""
+    def _normalised(self, p: Program) -> Operand:
+        """y behind its norm, at scratch "v"."""
+        v = self.memory.scratch("v", self.form.H)
+        p.add(AFFINE, self.form.H, v, p.rows("y", self.form.H), p.row("y_mean"), p.row("y_gain"), p.row("y_bias"))
+        return v
+
+    def _combine(self, p: Program, y: Operand, h: Operand) -> None:
+        """The layer's output from y and h = GELU(y)."""
+        H, z = self.form.H, self.memory.scratch("z", self.form.H)
+        self._product(p, h, "W", z, H, H)
+        p.add(COMBINE, H, p.rows("out", H), p.rows("x", H), y if self.form.gate_y else h, z, p.row("b"),
+              self._mask(p, 1))
+
+    def _begin_gradient(self, p: Program, *, first: bool) -> None:
+        """The gradient of y at scratch "dy": worked out by the first direction, unless a norm had it done before."""
+        H = self.form.H
+        if first and not self.form.ssm_norm:
+            self._output_gradient(p, p.rows("y", H))
+        else:
+            p.add(COPY, H, self.memory.scratch("dy", H), p.rows("dy", H))
+
+    def _output_gradient(self, p: Program, y: Operand) -> None:
+        """The gradient of what the gate and the GELU see of y, at scratch and tensor "dy"."""
         form, H = self.form, self.form.H
         h, z, dz, dvalue, dy = (self.memory.scratch(name, H) for name in ("h", "z", "dz", "dvalue", "dy"))
-        y = p.rows("y", H)
         p.add(ACTIVATE_AGAIN, H, y, self._mask(p, 0), h)
         self._product(p, h, "W", z, H, H)
         p.add(GATE_GRADIENT, H, p.rows("G", H), y if form.gate_y else h, z, p.row("b"), self._mask(p, 1), dz, dvalue,

@@ -151,7 +151,8 @@ def _build_layer(config: ModelConfig) -> nn.Module:
         return GRULayer(config.d_model, **norm)
     if config.cell == "conv":
         return ConvLayer(config.d_model, dropout=config.dropout, **norm)
-    return S5Layer(config.d_model, config.ssm, activation=config.activation, dropout=config.dropout, **norm)
+    return S5Layer(config.d_model, config.ssm, activation=config.activation, dropout=config.dropout,
+                   ssm_norm=config.ssm_norm, **norm)
 
 
 def _none_if_full(lengths: Tensor | None, x: Tensor) -> Tensor | None:

@@ -27,10 +27,14 @@ def gelu(y: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("prenorm", [True, False])
-def test_layer_equals_its_formula(activation: str, prenorm: bool) -> None:
-    layer = make(activation=activation, prenorm=prenorm, norm="layer").eval()
+@pytest.mark.parametrize("ssm_norm", [True, False])
+def test_layer_equals_its_formula(activation: str, prenorm: bool, ssm_norm: bool) -> None:
+    layer = make(activation=activation, prenorm=prenorm, ssm_norm=ssm_norm, norm="layer").eval()
     x = torch.randn(N, L, H)
     y = layer.seq(layer.norm(x) if prenorm else x)
+    if ssm_norm:
+        y = (y - y.mean(-1, keepdim=True)) / (y.var(-1, keepdim=True, correction=0) + 1e-6).sqrt()
+        y = y * layer.ssm_norm.scale + layer.ssm_norm.bias
     h = gelu(y)
     dense = {name: h @ p.weight.T + p.bias for name, p in layer.named_children() if name.startswith("out")}
     inside = {
@@ -86,9 +90,11 @@ def test_padding_changes_no_valid_step_in_training(bidirectional: bool, norm: st
     lengths, x = torch.tensor([13, 5]), torch.randn(N, L, H)
     longer = torch.cat([x, 50 * torch.randn(N, 7, H)], 1)
     kwargs = {"bidirectional": bidirectional, "norm": norm}
-    a, b = make(**kwargs).train()(x, lengths=lengths), make(**kwargs).train()(longer, lengths=lengths)
-    torch.testing.assert_close(a[0], b[0, :13], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(a[1, :5], b[1, :5], atol=1e-4, rtol=1e-4)
+    for ssm_norm in (False, True):
+        layers = [make(**kwargs, ssm_norm=ssm_norm).train() for _ in range(2)]
+        a, b = layers[0](x, lengths=lengths), layers[1](longer, lengths=lengths)
+        torch.testing.assert_close(a[0], b[0, :13], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(a[1, :5], b[1, :5], atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("prenorm", [True, False])

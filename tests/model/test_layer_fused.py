@@ -23,15 +23,21 @@ def short_tiles(monkeypatch):
     programs.cache_clear()
 
 
-def make(bidirectional=True, activation="half_glu1", dropout=0.3, H=H, ssm_size=40):
+def make(bidirectional=True, activation="half_glu1", dropout=0.3, H=H, ssm_size=40, ssm_norm=False):
     torch.manual_seed(0)
     ssm = SSMConfig(ssm_size=ssm_size, blocks=2, bidirectional=bidirectional)
-    layer = S5Layer(H, ssm, activation=activation, dropout=dropout)
+    layer = S5Layer(H, ssm, activation=activation, dropout=dropout, ssm_norm=ssm_norm)
     with torch.no_grad():
-        layer.norm.scale.uniform_(0.5, 1.5)
-        for tensor in (layer.norm.bias, layer.norm.mean, layer.out2.bias):
-            tensor.normal_()
+        for norm in norms(layer):
+            norm.scale.uniform_(0.5, 1.5)
+            norm.bias.normal_()
+            norm.mean.normal_()
+        layer.out2.bias.normal_()
     return layer
+
+
+def norms(layer):
+    return [norm for norm in (layer.norm, layer.ssm_norm) if norm is not None]
 
 
 def double(layer):
@@ -49,7 +55,7 @@ def results(layer, x, G, lengths=None):
     x = x.clone().requires_grad_()
     y = layer(x, lengths=lengths)
     y.backward(G)
-    buffers = (layer.norm.mean, layer.norm.var)
+    buffers = [b for norm in norms(layer) for b in (norm.mean, norm.var)]
     return [y.detach(), x.grad, *(p.grad.clone() for p in layer.parameters()), *(b.clone() for b in buffers)]
 
 
@@ -62,8 +68,10 @@ def distances(ours, exact):
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize(("N", "L", "lengths"), CASES)
 @pytest.mark.parametrize("training", [True, False])
-def test_fused_equals_plain_in_double_precision(activation, bidirectional, N, L, lengths, training, short_tiles):
-    layer = make(bidirectional, activation).train(training)
+@pytest.mark.parametrize("ssm_norm", [True, False])
+def test_fused_equals_plain_in_double_precision(activation, bidirectional, N, L, lengths, training, ssm_norm,
+                                                short_tiles):
+    layer = make(bidirectional, activation, ssm_norm=ssm_norm).train(training)
     lengths = None if lengths is None else torch.tensor(lengths)
     x, G = torch.randn(N, L, H) * 2 + 0.7, torch.randn(N, L, H)
     assert layer._can_fuse(x, 1.0, None)

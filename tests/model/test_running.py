@@ -22,7 +22,9 @@ VARIANTS = {
     "full_glu": {"activation": "full_glu"}, "half_glu2": {"activation": "half_glu2"}, "gelu": {"activation": "gelu"},
     "bilinear exp": {"ssm": replace(SSM, discretization="bilinear", eigenvalues="exp")},
     "all states": {"ssm": replace(SSM, conj_sym=False)}, "no layers": {"n_layers": 0},
-    "last": {"head": ClassHead("last", frame_logits=True)}, "wide": {"d_model": 70, "ssm": replace(SSM, ssm_size=36)},
+    "last": {"head": ClassHead("last", frame_logits=True)},
+    "norm behind the SSM": {"ssm_norm": True}, "both behind": {"ssm_norm": True, "prenorm": False},
+    "wide": {"d_model": 70, "ssm": replace(SSM, ssm_size=36)},
     "many outputs": {"n_outputs": 40},
 }
 

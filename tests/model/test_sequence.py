@@ -36,7 +36,8 @@ def make(config: ModelConfig = BASE, **changes: object) -> torch.nn.Module:
 def variants() -> list[ModelConfig]:
     two_way = replace(SSM, bidirectional=True)
     return [BASE, replace(BASE, ssm=two_way), replace(BASE, ssm=two_way, norm="layer", prenorm=False),
-            replace(BASE, head=ClassHead(pooling="last")), replace(BASE, front=TokenFront(11), ssm=two_way)]
+            replace(BASE, head=ClassHead(pooling="last")), replace(BASE, front=TokenFront(11), ssm=two_way),
+            replace(BASE, ssm_norm=True)]
 
 
 def inputs(config: ModelConfig, L: int) -> torch.Tensor:
@@ -45,7 +46,7 @@ def inputs(config: ModelConfig, L: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("config", variants(), ids=["one way", "two ways", "post-norm", "last", "tokens"])
+@pytest.mark.parametrize("config", variants(), ids=["one way", "two ways", "post-norm", "last", "tokens", "ssm norm"])
 def test_padding_does_not_change_logits(config: ModelConfig, training: bool) -> None:
     x = inputs(config, 20)
     longer = torch.cat([x, (7 * x)[:, :9] if x.is_floating_point() else x[:, :9]], 1)

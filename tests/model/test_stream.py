@@ -43,6 +43,7 @@ VARIANTS = {
     "batch": {}, "layer": {"norm": "layer"}, "post-norm": {"prenorm": False},
     "last": {"head": ClassHead("last", frame_logits=True)}, "full_glu": {"activation": "full_glu"},
     "bilinear exp": {"ssm": replace(SSM, discretization="bilinear", eigenvalues="exp")},
+    "norm behind the SSM": {"ssm_norm": True}, "layer norm there": {"ssm_norm": True, "norm": "layer"},
     "tokens": {"front": TokenFront(11)}, "no layers": {"n_layers": 0},
 }
 
