@@ -34,9 +34,11 @@ def kws35() -> RunConfig:
 def kws12() -> RunConfig:
     """Ten commands, _unknown_ and _silence_ of Speech Commands: causal, streams, any rate, trains on a CPU."""
     data = KeywordData(root=SPEECH_COMMANDS, words=COMMANDS, unknown=True, silence=True)
-    training = TrainingConfig(epochs=70, batch_size=32, label_smoothing=0.1, frame_weight=0.5, average_from=0.75)
+    model = replace(bank_model(), ssm_norm=True)
+    augment = replace(augmentation(), microphone=3.0)
+    training = TrainingConfig(epochs=75, batch_size=32, label_smoothing=0.1, frame_weight=0.5, average_from=0.75)
     optim = OptimConfig(lr=0.005, ssm_lr=0.002, weight_decay=0.05, warmup_epochs=2.0, clip_norm=1.0)
-    return RunConfig("kws12", data, bank_model(), augmentation(), optim, training)
+    return RunConfig("kws12", data, model, augment, optim, training)
 
 
 def kws12_logmel() -> RunConfig:
@@ -66,7 +68,8 @@ def words() -> RunConfig:
                               balanced=True, init="commands12")
     run = kws12()
     model = replace(run.model, norm_momentum=0.8)  # few steps an epoch: running statistics have to follow quickly
-    return replace(run, name="words", data=KeywordData(root="data/words"), model=model, training=training)
+    return replace(run, name="words", data=KeywordData(root="data/words"), model=model, augment=augmentation(),
+                   training=training)
 
 
 def quickstart() -> RunConfig:

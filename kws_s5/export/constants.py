@@ -98,8 +98,12 @@ def _layer(ssm: SSMConfig, t: Tensors, name: str) -> Layer:
     Lambda_bar, gamma = discretize(real + 1j * t[f"{name}.seq.Lambda_im"], Delta, ssm.discretization)
     B, C = (t[f"{name}.seq.{letter}"] @ np.array([1, 1j]) for letter in "BC")  # last axis: real, imaginary
     C = 2 * C if ssm.conj_sym else C
-    return Layer(Lambda_bar, gamma[:, None] * B, C, t[f"{name}.seq.D"], _norm(t, f"{name}.norm"),
-                 _norm(t, f"{name}.ssm_norm") if f"{name}.ssm_norm.scale" in t else None, _dense(t, f"{name}.out1"),
+    D, behind = t[f"{name}.seq.D"], None
+    if f"{name}.ssm_norm.scale" in t:
+        behind = _norm(t, f"{name}.ssm_norm")
+        if not behind.centred:  # its gain goes into C and D
+            C, D, behind = behind.gain[:, None] * C, behind.gain * D, Norm(np.ones(()), behind.shift)
+    return Layer(Lambda_bar, gamma[:, None] * B, C, D, _norm(t, f"{name}.norm"), behind, _dense(t, f"{name}.out1"),
                  _dense(t, f"{name}.out2"))
 
 
