@@ -64,11 +64,13 @@ def take_over(model: nn.Module, labels: tuple[str, ...], source: str) -> str:
     """
     given = load(source)
     theirs, ours = given.model.state_dict(), model.state_dict()
-    for name, value in ours.items():
-        if not name.startswith("head.") and (name not in theirs or theirs[name].shape != value.shape):
+    for name in (*ours, *theirs):
+        both = name in ours and name in theirs
+        if not name.startswith("head.") and not (both and theirs[name].shape == ours[name].shape):
+            shape = given.config.model
             raise UserError(f"training.init = {source!r}: its {name} does not fit; use that model's --model options "
-                            f"(d_model {given.config.model.d_model}, n_layers {given.config.model.n_layers}, "
-                            f"front {type(given.config.model.front).__name__})")
+                            f"(d_model {shape.d_model}, n_layers {shape.n_layers}, ssm_norm {shape.ssm_norm}, "
+                            f"front {type(shape.front).__name__})")
     for name, value in ours.items():
         if not name.startswith("head.") or (labels == given.labels and theirs[name].shape == value.shape):
             value.copy_(theirs[name])

@@ -239,6 +239,9 @@ def test_another_architecture_cannot_be_taken_over(finished: Path, tmp_path: Pat
     config = toy_config(out=str(tmp_path / "run"), init=str(finished))
     with pytest.raises(UserError, match="does not fit.*d_model 8"):
         train(replace(config, model=replace(config.model, d_model=10)), splits=tones())
+    with pytest.raises(UserError, match=r"layers\.0\..* does not fit.*n_layers 1"):  # nothing is left behind silently
+        fewer = replace(config.model, n_layers=load(finished).config.model.n_layers - 1)
+        train(replace(config, model=fewer), splits=tones())
 
 
 @pytest.mark.parametrize("change, word", [
