@@ -161,7 +161,7 @@ class ModelConfig:
     norm: Norm = "batch"
     prenorm: bool = True
     ssm_norm: bool = False
-    """Also normalise each SSM's output, before the nonlinearity. Fits recordings better; not in the paper."""
+    """Also normalise each SSM's output, before the nonlinearity. Learns faster; not in the paper."""
     norm_momentum: float = 0.95
     """Batch norm: running = momentum * old + (1 - momentum) * batch (the reference's convention)."""
     dropout: float = 0.0
