@@ -43,6 +43,11 @@ class KeywordData:
     synthetic_voices: int = 40
     synthetic_takes: int = 2
     """Size of the synthetic set: voices, and takes of each word and voice."""
+    added_voices: int = 0
+    """Few people have recorded? Let this many synthetic voices say the words too, read as the folders are called, in
+    training only (extra: synth; 40 is a good start)."""
+    accents: tuple[str, ...] = ()
+    """Languages of synthetic voices as eSpeak NG names them, for instance de; empty: eight kinds of English."""
 
     def __post_init__(self) -> None:
         one_of("data.on_bad_file", self.on_bad_file, BadFile)
@@ -56,6 +61,9 @@ class KeywordData:
         require(self.seed >= 0, "data.seed", self.seed, "0 or more")
         for name in ("synthetic_voices", "synthetic_takes"):
             require(getattr(self, name) >= 1, f"data.{name}", getattr(self, name), "at least 1")
+        require(self.added_voices >= 0, "data.added_voices", self.added_voices, "0 or more")
+        require(not self.added_voices or self.root != "synthetic", "data.added_voices", self.added_voices,
+                "0 where all voices are synthetic: set data.synthetic_voices")
 
 
 @dataclass(frozen=True)

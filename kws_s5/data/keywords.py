@@ -20,9 +20,11 @@ from torch import Tensor
 
 from kws_s5.atomic import write_text
 from kws_s5.config import KeywordData
+from kws_s5.data.added_voices import added_clips
 from kws_s5.data.cache import cache_folder
 from kws_s5.data.classes import NOISE_SPANS, Cut, keyword_clips, labels, silence_cuts, unknown_ids
 from kws_s5.data.clips import SILENT, Clips, Item
+from kws_s5.data.joined import AnyClips, JoinedClips
 from kws_s5.data.manifest import SILENCE, UNKNOWN, Clip, Manifest, scan
 from kws_s5.data.split_rule import SPLITS
 from kws_s5.data.splits import Splits
@@ -45,10 +47,15 @@ def build(config: KeywordData) -> Splits:
     names = labels(config, manifest.words, _official_words())
     store, missing = _store(config, manifest)
     choice = {split: _chosen(config, manifest, names, store, split) for split in SPLITS}
-    sets = {split: Clips(store, _items(store, choice[split], names), seconds=config.seconds, pad=config.pad,
-                         random_windows=split == "training", seed=config.seed, silent_rate=config.rate)
-            for split in SPLITS}
+    sets: dict[str, AnyClips] = {
+        split: Clips(store, _items(store, choice[split], names), seconds=config.seconds, pad=config.pad,
+                     random_windows=split == "training", seed=config.seed, silent_rate=config.rate)
+        for split in SPLITS}
     _check(config, sets, names)
+    if config.added_voices:
+        spoken = added_clips(config, names, [word for word in manifest.words if word not in names])
+        choice["training"] += [(item.id, names[item.target]) for item in spoken.items]
+        sets["training"] = JoinedClips([sets["training"], spoken])
     report = _report(config, manifest, sets, names, missing)
     report["choices"] = str(_write_choices(config, names, choice))
     return Splits(sets["training"], sets["validation"], sets["testing"], labels=names, n_outputs=len(names),
@@ -77,12 +84,14 @@ def evaluation_set(config: KeywordData, names: Sequence[str]) -> tuple[Clips, di
 def folder(config: KeywordData) -> Path:
     """The folder of recordings: ``config.root``, downloaded or synthesised first where the config says so."""
     if config.root == "synthetic":
+        from kws_s5.data.espeak import ACCENTS
         from kws_s5.data.synthetic import DEFAULT_WORDS, FILLERS, synthesise_in_cache
         words = (*config.words, *[word for word in FILLERS if config.unknown and word not in config.words])
         return synthesise_in_cache(
             config.cache, words=words if config.words else DEFAULT_WORDS, n_voices=config.synthetic_voices,
             n_takes=config.synthetic_takes, seed=config.seed, rate=round(config.rate),
-            validation_percent=config.validation_percent, testing_percent=config.testing_percent)
+            accents=config.accents or ACCENTS, validation_percent=config.validation_percent,
+            testing_percent=config.testing_percent)
     if config.download:
         from kws_s5.data.speech_commands import fetch
         return fetch(Path(config.root).expanduser(), config.download)
@@ -141,7 +150,7 @@ def _items(store: Store, chosen: Sequence[tuple[str | Cut, str]], names: Sequenc
     return items
 
 
-def _check(config: KeywordData, sets: dict[str, Clips], names: Sequence[str]) -> None:
+def _check(config: KeywordData, sets: dict[str, AnyClips], names: Sequence[str]) -> None:
     """Every class is trained, and every split that was asked for has clips."""
     for name, n in _per_class(sets["training"], names).items():
         if not n:
@@ -153,12 +162,12 @@ def _check(config: KeywordData, sets: dict[str, Clips], names: Sequence[str]) ->
                             f"set data.{split}_percent to 0")
 
 
-def _per_class(clips: Clips, names: Sequence[str]) -> dict[str, int]:
+def _per_class(clips: AnyClips, names: Sequence[str]) -> dict[str, int]:
     counts = Counter(clips.targets.tolist())
     return {name: counts[i] for i, name in enumerate(names)}
 
 
-def _report(config: KeywordData, manifest: Manifest, sets: dict[str, Clips], names: Sequence[str],
+def _report(config: KeywordData, manifest: Manifest, sets: dict[str, AnyClips], names: Sequence[str],
             missing: dict[str, str]) -> dict[str, Any]:
     notes = list(manifest.notes)
     if config.silence and not manifest.noises and SILENCE not in manifest.words:
@@ -166,6 +175,9 @@ def _report(config: KeywordData, manifest: Manifest, sets: dict[str, Clips], nam
     left_out = sorted(set(manifest.words) - set(names))
     if left_out and not config.unknown:
         notes.append(f"left out (data.unknown is off): {', '.join(left_out)}")
+    if isinstance(sets["training"], JoinedClips):
+        notes.append(f"{len(sets['training'].parts[1])} of the training clips are spoken by {config.added_voices} "
+                     "synthetic voices")
     rates = Counter(rate for clips in sets.values() for rate in clips.rates.tolist())
     return {"folder": shown(manifest.root.name), "split_rule": manifest.rule, "unreadable": missing, "notes": notes,
             "clips": {split: _per_class(clips, names) for split, clips in sets.items()},
@@ -187,9 +199,11 @@ def _write_choices(config: KeywordData, names: Sequence[str], choice: dict[str, 
     return path
 
 
-def _note(manifest: Manifest, train: Clips) -> str:
+def _note(manifest: Manifest, train: AnyClips) -> str:
     rates = ", ".join(f"{rate:g}" for rate in sorted(set(train.rates.tolist())))
-    return f"trained on {len(train)} clips of {shown(manifest.root.name)} at {rates} Hz, splits by {manifest.rule}"
+    spoken = f" ({len(train.parts[1])} of them synthetic voices)" if isinstance(train, JoinedClips) else ""
+    name = shown(manifest.root.name)
+    return f"trained on {len(train)} clips of {name}{spoken} at {rates} Hz, splits by {manifest.rule}"
 
 
 def _noises(store: Store, noises: Sequence[Clip]) -> list[tuple[Tensor, float]]:
