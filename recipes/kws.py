@@ -65,7 +65,7 @@ def kws12_bidirectional() -> RunConfig:
 def words() -> RunConfig:
     """Your own folder of recordings (--data.root DIR, 20 to 50 of each word, any rate), from the shipped model on."""
     training = TrainingConfig(epochs=40, batch_size=16, label_smoothing=0.1, frame_weight=0.5, average_from=0.75,
-                              balanced=True, init="commands12")
+                              balanced=True, init="commands12", choose_by="loss")
     run = kws12()
     model = replace(run.model, norm_momentum=0.8)  # few steps an epoch: running statistics have to follow quickly
     return replace(run, name="words", data=KeywordData(root="data/words"), model=model, augment=augmentation(),

@@ -46,6 +46,10 @@ class KeywordData:
     added_voices: int = 0
     """Few people have recorded? Let this many synthetic voices say the words too, read as the folders are called, in
     training only (extra: synth; 40 is a good start)."""
+    added_talk: int = 0
+    """Let this many synthetic voices talk, in English sentences without the keywords, as _unknown_, in training only
+    (extra: synth; 120 is a good start): far fewer false alarms in running speech. Real recordings of talk do the same
+    in a folder _unknown_."""
     accents: tuple[str, ...] = ()
     """Languages of synthetic voices as eSpeak NG names them, for instance de; empty: eight kinds of English."""
 
@@ -61,7 +65,10 @@ class KeywordData:
         require(self.seed >= 0, "data.seed", self.seed, "0 or more")
         for name in ("synthetic_voices", "synthetic_takes"):
             require(getattr(self, name) >= 1, f"data.{name}", getattr(self, name), "at least 1")
-        require(self.added_voices >= 0, "data.added_voices", self.added_voices, "0 or more")
+        for name in ("added_voices", "added_talk"):
+            require(getattr(self, name) >= 0, f"data.{name}", getattr(self, name), "0 or more")
+        require(not self.added_talk or self.unknown, "data.added_talk", self.added_talk,
+                "0 without data.unknown: talk is the class _unknown_")
         require(not self.added_voices or self.root != "synthetic", "data.added_voices", self.added_voices,
                 "0 where all voices are synthetic: set data.synthetic_voices")
 

@@ -1,10 +1,12 @@
-"""Synthetic speakers beside a few real ones: a folder's words, also said by a speech synthesiser, in training only.
+"""Synthetic speakers beside real ones, in training only: they say a folder's words, or they talk without saying them.
 
-Two people who record ten words teach a model their voices; forty more voices, even synthetic ones, teach it the words
-(figures: docs/experiments.md). Validation and test stay what was recorded. Needs the extra ``synth``.
+Two people who record ten words teach a model their voices; forty more voices, even synthetic ones, teach it the words.
+And a model that has heard words one at a time takes pieces of running speech for words until it has heard people talk.
+Validation and test stay what was recorded (figures: docs/experiments.md). Needs the extra ``synth``.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from kws_s5.config import KeywordData
 from kws_s5.data.classes import choose
@@ -13,8 +15,8 @@ from kws_s5.data.manifest import SILENCE, UNKNOWN, scan
 from kws_s5.data.store import open_store
 
 
-def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str]) -> Clips:
-    """Training clips in which ``config.added_voices`` synthetic speakers say every word ``synthetic_takes`` times.
+def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str]) -> list[Clips]:
+    """What data.added_voices and data.added_talk ask for, as sets of training clips with the classes ``names``.
 
     Args:
         names: the classes in their order; words are read as they are written.
@@ -22,23 +24,46 @@ def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str]
             without any, words of our own do.
 
     Raises:
-        UserError: the synthesiser is missing, or cannot say one of the words.
+        UserError: the synthesiser is missing, or cannot say one of the words, or has not so many voices.
     """
+    keywords = [name for name in names if name not in (UNKNOWN, SILENCE)]
+    roots = []
+    if config.added_voices:
+        roots.append(_words(config, keywords, others if UNKNOWN in names else None))
+    if config.added_talk:
+        roots.append(_talk(config, keywords))
+    return [_clips(config, root, names) for root in roots]
+
+
+def _words(config: KeywordData, keywords: Sequence[str], others: Sequence[str] | None) -> Path:
     from kws_s5.data.espeak import ACCENTS
     from kws_s5.data.synthetic import FILLERS, synthesise_in_cache
-    words = [name for name in names if name not in (UNKNOWN, SILENCE)]
     unknown = []
-    if UNKNOWN in names:
-        spare = [word for word in others or FILLERS if word not in (*words, UNKNOWN, SILENCE)]
-        n = len(spare) if config.unknown_share >= 1 else round(config.unknown_share * len(words))
+    if others is not None:
+        spare = [word for word in others if word not in (UNKNOWN, SILENCE)] or list(FILLERS)
+        spare = [word for word in spare if word not in keywords]
+        n = len(spare) if config.unknown_share >= 1 else round(config.unknown_share * len(keywords))
         unknown = choose(spare, max(1, n), config.seed)
-    root = synthesise_in_cache(config.cache, words=(*words, *unknown), n_voices=config.added_voices,
+    return synthesise_in_cache(config.cache, words=(*keywords, *unknown), n_voices=config.added_voices,
                                n_takes=config.synthetic_takes, seed=config.seed, rate=round(config.rate),
                                seconds=min(config.seconds or 1.0, 60.0), accents=config.accents or ACCENTS)
-    clips = scan(root).clips  # of all its splits: nobody is tested on these
+
+
+def _talk(config: KeywordData, keywords: Sequence[str]) -> Path:
+    from kws_s5.data.espeak import ACCENTS
+    from kws_s5.data.synthetic_talk import talk_in_cache
+    return talk_in_cache(keywords, n_voices=config.added_talk, seed=config.seed, rate=round(config.rate),
+                         accents=config.accents or ACCENTS, cache=config.cache)
+
+
+def _clips(config: KeywordData, root: Path, names: Sequence[str]) -> Clips:
+    """All of a synthetic folder, whatever split it is in: nobody is tested on these."""
+    clips = scan(root).clips
     store = open_store(root, clips, cache=config.cache)
     target = {name: i for i, name in enumerate(names)}
-    items = [Item(f"synthetic: {clip.id}", row, 0, int(store.index["length"][row]), 1.0,
-                  target.get(clip.word, target.get(UNKNOWN, 0)))
-             for clip in clips for row in [store.rows[clip.id]]]
+    items = []
+    for clip in clips:
+        row = store.rows[clip.id]
+        label = clip.word if clip.word in target else UNKNOWN
+        items.append(Item(f"synthetic: {clip.id}", row, 0, int(store.index["length"][row]), 1.0, target[label]))
     return Clips(store, items, seconds=config.seconds, pad=config.pad, random_windows=True, seed=config.seed)

@@ -74,12 +74,31 @@ def speak(text: str, voice: Voice | None = None, *, seed: int = 0) -> tuple[np.n
 
 def speak_all(utterances: Sequence[Utterance], *, seed: int = 0) -> tuple[list[np.ndarray], int]:
     """Utterances spoken one after the other by one fresh synthesiser -> waveforms as of ``speak``, rate in Hz."""
-    library, data = _library()
     for utterance in utterances:
-        if len(utterance.text) > MAX_TEXT or "\0" in utterance.text:
-            raise UserError(f"cannot speak {utterance.text[:40]!r}...: give up to {MAX_TEXT} characters of text")
+        _check(utterance.text)
     requests = [asdict(u.voice) | {"text": u.text, "voice": _name(u.voice), "volume": VOLUME} for u in utterances]
-    task = {"library": library, "data": data, "seed": seed % 2**31, "requests": requests}
+    return _parse(_worked({"seed": seed % 2**31, "requests": requests}), utterances)
+
+
+def pronounce(texts: Sequence[str], accent: str = "en-us") -> list[str]:
+    """How ``accent`` says each text, as eSpeak's phonemes without stress: texts that sound the same are equal here."""
+    for text in texts:
+        _check(text)
+    found = json.loads(_worked({"seed": 0, "pronounce": list(texts), "voice": accent}))
+    if found is None:
+        raise _no_accent(accent)
+    return [phonemes.translate({ord(mark): None for mark in "',"}).strip() for phonemes in found]
+
+
+def _check(text: str) -> None:
+    if len(text) > MAX_TEXT or "\0" in text:
+        raise UserError(f"cannot speak {text[:40]!r}...: give up to {MAX_TEXT} characters of text")
+
+
+def _worked(task: dict) -> bytes:
+    """The answer of a fresh synthesiser process."""
+    library, data = _library()
+    task = {"library": library, "data": data} | task
     worker = Path(__file__).with_name("espeak_worker.py")
     try:
         done = subprocess.run([sys.executable, "-I", "-S", str(worker)], input=json.dumps(task).encode(),
@@ -89,7 +108,11 @@ def speak_all(utterances: Sequence[Utterance], *, seed: int = 0) -> tuple[list[n
     if done.returncode != 0:
         reason = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"status {done.returncode}"]
         raise UserError(f"the speech synthesiser failed ({reason[0]}): reinstall it, pip install -U kws-s5[synth]")
-    return _parse(done.stdout, utterances)
+    return done.stdout
+
+
+def _no_accent(accent: str) -> UserError:
+    return UserError(f"no synthetic voice has the accent {accent!r}: try en-us, en, de, fr-fr")
 
 
 def _parse(answer: bytes, utterances: Sequence[Utterance]) -> tuple[list[np.ndarray], int]:
@@ -99,7 +122,7 @@ def _parse(answer: bytes, utterances: Sequence[Utterance]) -> tuple[list[np.ndar
     for utterance in utterances:
         count = int.from_bytes(answer[at : at + 4], "little", signed=True)
         if count < 0:
-            raise UserError(f"no synthetic voice has the accent {utterance.voice.accent!r}: try en-us, en, de, fr-fr")
+            raise _no_accent(utterance.voice.accent)
         samples = np.frombuffer(answer, "<i2", count, at + 4)
         waveforms.append(samples.astype(np.float32) / 32768)
         at += 4 + 2 * count

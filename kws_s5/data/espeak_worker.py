@@ -6,7 +6,8 @@ bytes. A crash of the synthesiser ends this process, not the caller's.
 
 stdin: one JSON object, {"library", "data", "seed", "requests": [{"text", "voice", "pitch", "speed", "intonation",
 "volume"}, ...]}. stdout: the rate in Hz, then for each request its number of samples (-1: no such voice) and the
-samples; all integers little-endian, 4 bytes (samples 2).
+samples; all integers little-endian, 4 bytes (samples 2). With {"pronounce": [...], "voice"} instead of requests: a JSON
+list of the texts' phonemes (null: no such voice).
 """
 
 import ctypes
@@ -43,6 +44,14 @@ class Espeak:
         self.lib.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, 1, 0, UTF8, None, None)
         return self.sound
 
+    def pronounce(self, text: str) -> str:
+        """eSpeak's names of the phonemes of ``text``, in the current voice."""
+        left, phonemes = ctypes.c_char_p(text.encode()), []
+        self.lib.espeak_TextToPhonemes.restype = ctypes.c_char_p
+        while left.value:  # a clause at a time
+            phonemes.append((self.lib.espeak_TextToPhonemes(ctypes.byref(left), UTF8, 0) or b"").decode())
+        return " ".join(phonemes)
+
     def _collect(self, samples: int | None, count: int, events: int | None) -> int:
         if samples and count > 0:
             self.sound.frombytes(ctypes.string_at(samples, 2 * count))
@@ -53,6 +62,10 @@ def main() -> int:
     task = json.load(sys.stdin)
     espeak = Espeak(task["library"], task["data"], task["seed"])
     out = sys.stdout.buffer
+    if "pronounce" in task:
+        known = espeak.rate > 0 and espeak.lib.espeak_SetVoiceByName(task["voice"].encode()) == 0
+        out.write(json.dumps([espeak.pronounce(text) for text in task["pronounce"]] if known else None).encode())
+        return 0
     out.write(espeak.rate.to_bytes(4, "little", signed=True))
     for request in task["requests"] if espeak.rate > 0 else ():
         sound = espeak.say(request)

@@ -52,10 +52,10 @@ def build(config: KeywordData) -> Splits:
                      random_windows=split == "training", seed=config.seed, silent_rate=config.rate)
         for split in SPLITS}
     _check(config, sets, names)
-    if config.added_voices:
-        spoken = added_clips(config, names, [word for word in manifest.words if word not in names])
-        choice["training"] += [(item.id, names[item.target]) for item in spoken.items]
-        sets["training"] = JoinedClips([sets["training"], spoken])
+    added = added_clips(config, names, [word for word in manifest.words if word not in names])
+    if added:
+        choice["training"] += [(item.id, names[item.target]) for clips in added for item in clips.items]
+        sets["training"] = JoinedClips([sets["training"], *added])
     report = _report(config, manifest, sets, names, missing)
     report["choices"] = str(_write_choices(config, names, choice))
     return Splits(sets["training"], sets["validation"], sets["testing"], labels=names, n_outputs=len(names),
@@ -176,8 +176,7 @@ def _report(config: KeywordData, manifest: Manifest, sets: dict[str, AnyClips], 
     if left_out and not config.unknown:
         notes.append(f"left out (data.unknown is off): {', '.join(left_out)}")
     if isinstance(sets["training"], JoinedClips):
-        notes.append(f"{len(sets['training'].parts[1])} of the training clips are spoken by {config.added_voices} "
-                     "synthetic voices")
+        notes.append(f"{_n_synthetic(sets['training'])} of the training clips are spoken by synthetic voices")
     rates = Counter(rate for clips in sets.values() for rate in clips.rates.tolist())
     return {"folder": shown(manifest.root.name), "split_rule": manifest.rule, "unreadable": missing, "notes": notes,
             "clips": {split: _per_class(clips, names) for split, clips in sets.items()},
@@ -201,9 +200,13 @@ def _write_choices(config: KeywordData, names: Sequence[str], choice: dict[str, 
 
 def _note(manifest: Manifest, train: AnyClips) -> str:
     rates = ", ".join(f"{rate:g}" for rate in sorted(set(train.rates.tolist())))
-    spoken = f" ({len(train.parts[1])} of them synthetic voices)" if isinstance(train, JoinedClips) else ""
+    spoken = f" ({_n_synthetic(train)} of them synthetic voices)" if isinstance(train, JoinedClips) else ""
     name = shown(manifest.root.name)
     return f"trained on {len(train)} clips of {name}{spoken} at {rates} Hz, splits by {manifest.rule}"
+
+
+def _n_synthetic(train: JoinedClips) -> int:
+    return sum(len(part) for part in train.parts[1:])
 
 
 def _noises(store: Store, noises: Sequence[Clip]) -> list[tuple[Tensor, float]]:

@@ -8,8 +8,7 @@ Synthetic speech is easier than real speech: figures on it show that training wo
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,16 +16,15 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-from rich.console import Console
-from rich.progress import track
 
 from kws_s5.atomic import new_folder, write_json, write_text
 from kws_s5.data.cache import cache_folder
 from kws_s5.data.espeak import ACCENTS, Utterance, Voice, speak_all, version
 from kws_s5.data.manifest import BACKGROUND
 from kws_s5.data.speech_commands import COMMANDS_10
-from kws_s5.data.synthetic_sound import babble, chirps, coloured_noise, hum, in_room, pcm16, rms, room, trim
-from kws_s5.data.synthetic_voices import draw_manner, draw_voices, held_out
+from kws_s5.data.synthetic_session import at_once, record
+from kws_s5.data.synthetic_sound import babble, chirps, coloured_noise, hum, pcm16
+from kws_s5.data.synthetic_voices import draw_voices, held_out
 from kws_s5.errors import UserError
 from kws_s5.lock import locked
 from kws_s5.resample import resample
@@ -111,10 +109,16 @@ def synthesise_in_cache(cache: str = "", **parameters) -> Path:
     Several processes may call at once: one works, the others wait.
     """
     made_from = {k: v for k, v in parameters.items() if k not in ("jobs", "progress")}
-    key = json.dumps([FORMAT, version(), made_from], sort_keys=True, default=list)
-    folder = cache_folder(cache) / f"synthetic-{hashlib.sha1(key.encode()).hexdigest()[:12]}"
+    return made_once("synthetic", [FORMAT, version(), made_from], partial(synthesise, **parameters), cache=cache)
+
+
+def made_once(kind: str, made_from: list, make: Callable[[Path], object], *, cache: str = "") -> Path:
+    """The cache's folder for what ``make`` makes of ``made_from``; ``make`` is called by one process at a time."""
+    key = json.dumps(made_from, sort_keys=True, default=list)
+    folder = cache_folder(cache) / f"{kind}-{hashlib.sha1(key.encode()).hexdigest()[:12]}"
     with locked(folder.with_name(f".{folder.name}.lock")):
-        return synthesise(folder, **parameters)
+        make(folder)
+    return folder
 
 
 def _recipe_of(folder: Path) -> dict | None:
@@ -130,17 +134,7 @@ def _fill(folder: Path, wanted: SyntheticSet, jobs: int, progress: bool) -> None
     validation, testing = held_out(voices, wanted.validation_percent, wanted.testing_percent)
     for word in wanted.words:
         (folder / word).mkdir()
-    with ThreadPoolExecutor(max(1, jobs)) as pool:  # threads: the synthesisers are processes, the filters are numpy
-        sessions = pool.map(partial(_write_session, folder, wanted), range(len(voices)), voices)
-        console = Console(stderr=True)
-        bar = partial(track, description="speaking", total=len(voices), console=console, transient=True,
-                      disable=not (progress and console.is_terminal))
-        try:
-            for _ in bar(sessions):
-                pass
-        except BaseException:  # Ctrl-C too: do not let the other speakers finish first
-            pool.shutdown(cancel_futures=True)
-            raise
+    at_once(partial(_write_session, folder, wanted), voices, jobs=jobs, progress=progress)
     for name, speakers in (("validation_list.txt", validation), ("testing_list.txt", testing)):
         ids = [f"{w}/{s}_nohash_{k}.wav" for w in wanted.words for s in sorted(speakers) for k in range(wanted.n_takes)]
         write_text(folder / name, "\n".join(ids) + "\n")
@@ -152,35 +146,10 @@ def _write_session(folder: Path, wanted: SyntheticSet, index: int, voice: Voice)
     """All that one speaker says, recorded in one room with one microphone."""
     rng = np.random.default_rng([wanted.seed, 2, index])
     spoken = [(word, take) for take in range(wanted.n_takes) for word in wanted.words]
-    seed = int(rng.integers(2**31))
-    utterances = [Utterance(word, draw_manner(voice, rng)) for word, _ in spoken]
-    waveforms, rate = speak_all(utterances, seed=seed)
-    response = room(wanted.rate, rng) if wanted.noise else None
-    floor = coloured_noise(int(10 * wanted.rate), wanted.rate, rng.uniform(0, 2), rng) if wanted.noise else None
-    if floor is not None and rng.random() < 0.3:
-        floor = 0.7 * floor + 0.7 * hum(len(floor), wanted.rate, rng)
-    for (word, take), waveform in zip(spoken, waveforms, strict=True):
-        speech = trim(resample(waveform, rate, wanted.rate))
-        if not len(speech):
-            raise UserError(f"the synthesiser says nothing for {word!r}: write it in letters")
-        clip = _clip(speech, wanted, response, floor, rng)
+    clips = record([word for word, _ in spoken], voice, rng, rate=wanted.rate, seconds=wanted.seconds,
+                   noise=wanted.noise)
+    for (word, take), clip in zip(spoken, clips, strict=True):
         soundfile.write(folder / word / f"{voice.speaker}_nohash_{take}.wav", pcm16(clip), wanted.rate, "PCM_16")
-
-
-def _clip(speech: np.ndarray, wanted: SyntheticSet, response: np.ndarray | None, floor: np.ndarray | None,
-          rng: np.random.Generator) -> np.ndarray:
-    """Speech at a random place and level of a clip, in its room, over its noise."""
-    L = max(round(wanted.seconds * wanted.rate), len(speech) + round(0.1 * wanted.rate))
-    start = rng.integers(0, L - len(speech) + 1)
-    level = 10 ** (rng.uniform(-32, -16) / 20) / rms(speech)
-    clip = np.zeros(L, np.float32)
-    clip[start : start + len(speech)] = level * speech
-    if response is None:
-        return clip
-    clip = in_room(clip, response)
-    snr = rng.uniform(12, 40)
-    at = rng.integers(len(floor))
-    return clip + np.take(floor, np.arange(at, at + L), mode="wrap") * (level * rms(speech) * 10 ** (-snr / 20))
 
 
 def _write_noises(folder: Path, wanted: SyntheticSet, talkers: Sequence[Voice]) -> None:
