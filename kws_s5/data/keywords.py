@@ -51,11 +51,11 @@ def build(config: KeywordData) -> Splits:
         split: Clips(store, _items(store, choice[split], names), seconds=config.seconds, pad=config.pad,
                      random_windows=split == "training", seed=config.seed, silent_rate=config.rate)
         for split in SPLITS}
-    _check(config, sets, names)
     added = added_clips(config, names, [word for word in manifest.words if word not in names])
     if added:
         choice["training"] += [(item.id, names[item.target]) for clips in added for item in clips.items]
         sets["training"] = JoinedClips([sets["training"], *added])
+    _check(config, sets, names)
     report = _report(config, manifest, sets, names, missing)
     report["choices"] = str(_write_choices(config, names, choice))
     return Splits(sets["training"], sets["validation"], sets["testing"], labels=names, n_outputs=len(names),

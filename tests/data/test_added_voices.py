@@ -72,6 +72,28 @@ def test_without_other_words_some_of_our_own_stand_for_unknown(root: Path, tmp_p
     assert "_silence_" not in splits.labels
 
 
+def test_people_talk_as_unknown_in_training_only(root: Path, tmp_path: Path) -> None:
+    plain = build(config(root, unknown=True, unknown_share=1.0))
+    more = build(config(root, unknown=True, unknown_share=1.0, added_talk=3))
+    added = more.train.ids[len(plain.train):]
+    assert more.test.ids == plain.test.ids and len(added) == 18 and all(id.startswith("synthetic: _un") for id in added)
+    assert {more.labels[y] for y in more.train.targets[len(plain.train):]} == {"_unknown_"}
+    more.train.set_epoch(1)
+    first = [more.train[i].x for i in range(len(plain.train), len(more.train))]
+    more.train.set_epoch(2)  # longer than a second: other windows in every epoch
+    assert not any(np.array_equal(a, more.train[i].x) for i, a in enumerate(first, len(plain.train)))
+    both = build(config(root, unknown=True, unknown_share=1.0, added_talk=3, **VOICES))
+    assert len(both.train) == len(plain.train) + 18 + 4 * 2 * 3 and "42 of them synthetic" in both.note
+
+
+def test_talk_alone_can_be_the_class_unknown(root: Path, tmp_path: Path) -> None:
+    for word in ("lights_on", "stop"):
+        (tmp_path / word).symlink_to(root / word)
+    splits = build(config(tmp_path, unknown=True, added_talk=3))
+    assert splits.labels == ("lights_on", "stop", "_unknown_")
+    assert Counter(splits.train.targets.tolist())[2] == 18
+
+
 def test_other_accents_sound_different(root: Path) -> None:
     english, german = (build(config(root, accents=accents, **VOICES)).train for accents in ((), ("de",)))
     assert len(english) == len(german) and not any(
@@ -84,6 +106,11 @@ def test_what_cannot_be_is_told_in_one_line(root: Path, options: dict, told: str
     with pytest.raises(UserError, match=told) as error:
         build(config(root, **options))
     assert "\n" not in str(error.value)
+
+
+def test_talk_needs_its_class() -> None:
+    with pytest.raises(UserError, match="_unknown_"):
+        KeywordData(root="mine", added_talk=4)
 
 
 def test_a_synthetic_folder_has_no_added_voices() -> None:
