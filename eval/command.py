@@ -20,6 +20,7 @@ from kws_s5.eval.cli import Arguments
 from kws_s5.eval.evaluate import evaluate, evaluate_plain
 from kws_s5.eval.protocol import Condition, conditions_for
 from kws_s5.eval.sources import Source, from_folder, from_run
+from kws_s5.samples import shown
 
 
 def run(arguments: Arguments) -> None:
@@ -58,7 +59,7 @@ def _report(bundle: Bundle, source: Source, arguments: Arguments, out: Path) -> 
         print(json.dumps(found))
         return
     console = Console()
-    print(f"{found['model']}, trained at {bundle.rate:g} Hz, on {found['data']}")
+    print(f"{_named(arguments, bundle)}, trained at {bundle.rate:g} Hz, on {found['data']}")
     console.print(report.table(found))
     print(f"Words at {found['rows'][0]['name']}:")
     console.print(report.class_table(found["rows"][0]))
@@ -98,7 +99,7 @@ def _plain(bundle: Bundle, source: Source, arguments: Arguments, out: Path) -> N
     if arguments.json:
         print(json.dumps(found))
     else:
-        print(f"{found['model']} on {found['data']}: "
+        print(f"{_named(arguments, bundle)} on {found['data']}: "
               + ", ".join(f"{name} {value:.6g}" for name, value in scores.items()))
 
 
@@ -117,6 +118,12 @@ def _listen(bundle: Bundle, arguments: Arguments) -> None:
                   + ", ".join(f"{label} {probability:.3f}" for label, probability in best))
     if arguments.json:
         print(json.dumps(heard))
+
+
+def _named(arguments: Arguments, bundle: Bundle) -> str:
+    """The model as it was given, and in brackets the name that its training gave it where that is another."""
+    given, own = shown(arguments.model), shown(bundle.config.name)
+    return given if given == own else f"{given} ({own})"
 
 
 def _out(arguments: Arguments, data: str) -> Path:

@@ -36,7 +36,10 @@ class Pink:
 
 
 class Recorded:
-    """A stretch of a recording, chosen at random; short recordings are repeated."""
+    """A stretch of a recording, chosen at random; short recordings are repeated.
+
+    Where it is digital silence throughout, a stretch around one of the recording's other samples stands in for it.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         """Raises UserError for a folder without recordings."""
@@ -48,8 +51,10 @@ class Recorded:
     def __call__(self, n: int, rate: float, random: np.random.Generator) -> np.ndarray:
         """(n,) samples at ``rate`` Hz."""
         source = self._at(self.files[random.integers(len(self.files))], rate)
-        start = random.integers(len(source))
-        return np.take(source, np.arange(start, start + n), mode="wrap").astype(np.float64)
+        stretch = _stretch(source, random.integers(len(source)), n)
+        if not np.any(stretch):
+            stretch = _stretch(source, random.choice(np.flatnonzero(source)) - random.integers(n), n)
+        return stretch
 
     def _at(self, file: Path, rate: float) -> np.ndarray:
         if (file, rate) not in self._loaded:
@@ -59,6 +64,10 @@ class Recorded:
                 raise UserError(f"{file}: is digital silence, which cannot serve as noise; remove it")
             self._loaded[file, rate] = waveform
         return self._loaded[file, rate]
+
+
+def _stretch(source: np.ndarray, start: int, n: int) -> np.ndarray:
+    return np.take(source, np.arange(start, start + n), mode="wrap").astype(np.float64)
 
 
 Noise = White | Pink | Recorded
@@ -81,7 +90,6 @@ def add_noise(
         return waveform
     added = noise(len(waveform), rate, random)
     power, noise_power = float(np.mean(np.square(waveform, dtype=np.float64))), float(np.mean(added**2))
-    if not noise_power:
-        return waveform  # a silent stretch of a recording
+    assert noise_power, "noise is never silent"
     gain = np.sqrt((power or SILENT_POWER) / noise_power * 10.0 ** (-snr / 10.0))
     return (waveform + gain * added).astype(np.float32)

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from kws_s5.bundle_file import read, write
 from kws_s5.config import RunConfig, from_dict, to_dict
 from kws_s5.data.batch import Batch, Example, collate
-from kws_s5.errors import UserError
+from kws_s5.errors import NO_NUMBERS, UserError
+from kws_s5.model.norm import BatchNorm
 from kws_s5.model.sequence import build_model
 from kws_s5.rate import step_rescale
 
@@ -72,10 +73,16 @@ class Bundle:
         Args:
             batch: with the rate of each clip.
             rescale: adapt the step to the clips' rates; False: treat every clip as if it had the training rate.
+
+        Raises:
+            UserError: the outputs are no numbers.
         """
         device = next(self.model.parameters()).device
         self.model.eval()
-        return self.model(**model_inputs(batch, self.rate, device=device, rescale=rescale))
+        outputs = self.model(**model_inputs(batch, self.rate, device=device, rescale=rescale))
+        if not all(torch.isfinite(part).all() for part in (outputs if isinstance(outputs, tuple) else (outputs,))):
+            raise UserError(NO_NUMBERS)
+        return outputs
 
     def classify(self, waveform: Any, rate: float) -> dict[str, float]:
         """Probability of every label for one clip.
@@ -86,7 +93,7 @@ class Bundle:
             rate: Hz.
 
         Raises:
-            UserError: not a one-dimensional finite waveform, or no positive rate.
+            UserError: not a one-dimensional finite waveform, no positive rate, or a model that gives no numbers.
         """
         if not self.labels or not self.rate:
             raise UserError("classify() is for models of sound with labels; use logits() for this one")
@@ -176,6 +183,9 @@ def _with_weights(config: RunConfig, tensors: dict[str, Tensor], path: Path) -> 
         if tuple(tensors[name].shape) != shape:
             raise UserError(f"{path}: tensor {name} has shape {tuple(tensors[name].shape)}, expected {shape}")
     model.load_state_dict(tensors)
+    for name, part in model.named_modules():
+        if isinstance(part, BatchNorm) and (part.var < 0).any():
+            raise UserError(f"{path}: tensor {name}.var holds a negative variance; the file is damaged")
     return model.eval()
 
 

@@ -4,6 +4,7 @@ What the system refuses (a file that cannot be written, a full disk, too little 
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable
 
@@ -11,6 +12,8 @@ from kws_s5.errors import UserError
 from kws_s5.samples import shown
 
 TORCH = {"torch", "torchaudio", "lightning", "numba", "scipy", "safetensors", "sklearn", "matplotlib"}  # the extra's
+NO_MEMORY = re.compile(r"(can't allocate|not enough|out of) memory")  # in torch's RuntimeErrors
+ASKED = re.compile(r"tried to allocate [\d.]+ \w+", re.IGNORECASE)
 
 
 def guarded(command: Callable[[], int | None]) -> int:
@@ -31,9 +34,12 @@ def guarded(command: Callable[[], int | None]) -> int:
     except BrokenPipeError:  # the reader of our output (head, less) has gone: not an error
         sys.stderr.close()
         return 0
-    except MemoryError as error:
-        print(f"error: not enough memory ({error or 'out of memory'}); shorter clips or smaller batches need less",
-              file=sys.stderr)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not NO_MEMORY.search(str(error)):
+            raise
+        asked = ASKED.search(str(error))  # torch says more than users need
+        what = asked.group().lower() if asked else shown(error) or "out of memory"
+        print(f"error: not enough memory ({what}); shorter clips or smaller batches need less", file=sys.stderr)
         return 2
     except OSError as error:
         if error.strerror is None:  # not of the system: a library's own complaint, whose place we need to see

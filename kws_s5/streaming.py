@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from kws_s5.errors import UserError
+from kws_s5.errors import NO_NUMBERS, UserError
 from kws_s5.samples import MAX_CHANNELS, checked_rate, mono
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ class StreamingSession:
             rate: Hz, a check: a session never changes its rate.
 
         Raises:
-            UserError: another rate, or samples that no recording has; the session stays as it was.
+            UserError: another rate, or samples that no recording has; the session stays as it was. Or a model that
+                gives no numbers.
         """
         if rate is not None and rate != self.rate:
             raise UserError(f"this session listens at {self.rate:g} Hz, but the chunk has {rate:g} Hz: "
@@ -177,12 +178,14 @@ class StreamingSession:
         return frames_after(self._position, self._engine.step) - self._n_frames
 
     def _run(self) -> np.ndarray | None:
-        """The model on the samples that wait."""
+        """The model on the samples that wait. Raises UserError where it gives no numbers."""
         x = np.concatenate(self._pending, 1) if len(self._pending) > 1 else (self._pending or [None])[0]
         self._pending = []
         if x is None or not x.shape[1]:
             return None
         logits, self._state = self._engine.run(x, self._state, self._position - x.shape[1])
+        if not np.isfinite(logits).all():
+            raise UserError(NO_NUMBERS)
         return logits
 
     def _frames(self, logits: np.ndarray | None) -> Frames:

@@ -207,6 +207,8 @@ CHANGES = {
     "is unknown": lambda t, d: t.update(extra=torch.zeros(1)),
     "has shape": lambda t, d: t.update({"head.decoder.bias": torch.zeros(4)}),
     "NaN or infinity": lambda t, d: t["layers.0.seq.D"].fill_(float("nan")),
+    "negative variance": lambda t, d: t["layers.0.norm.var"][:1].fill_(-1.0),
+    "head.window": lambda t, d: d["config"]["model"]["head"].update(window=1e8),
     "differ in size": lambda t, d: d["config"]["model"].update(d_model=10**9),
     "differ in size ": lambda t, d: d["config"]["model"].update(n_layers=10**6),
     " differ in size": lambda t, d: d["config"]["model"]["ssm"].update(ssm_size=1 << 20, blocks=1),
@@ -218,6 +220,13 @@ CHANGES = {
 @pytest.mark.parametrize("word", CHANGES)
 def test_contents_that_do_not_belong_together_are_refused(path: Path, word: str) -> None:
     refused(rewritten(path, CHANGES[word]), word.strip())
+
+
+def test_finite_weights_that_give_no_numbers_are_one_error(path: Path) -> None:
+    found = load(rewritten(path, lambda t, d: t["head.decoder.weight"].fill_(3e38)))
+    for ask in (lambda: found.logits(batch()), lambda: found.classify(np.ones(90), 1000)):
+        with pytest.raises(UserError, match="NaN or infinity instead of scores"):
+            ask()
 
 
 def test_an_altered_label_is_noticed(path: Path) -> None:

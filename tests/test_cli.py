@@ -39,7 +39,15 @@ def test_a_result_that_cannot_be_written_and_an_array_too_large_are_one_line(tmp
     assert told[0].startswith(f"error: {tmp_path}: Is a directory") and "not enough memory" in told[1]
 
 
+def test_a_tensor_too_large_is_out_of_memory_too(capsys) -> None:
+    torch = pytest.importorskip("torch")
+    assert guarded(lambda: len(torch.zeros(1 << 56))) == 2
+    assert guarded(failing(torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB"))) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2 and all(line.startswith("error: not enough memory (") for line in told)
+
+
 def test_what_is_our_own_mistake_keeps_its_traceback() -> None:
-    for error in (KeyError("x"), OSError("a library's words")):
+    for error in (KeyError("x"), OSError("a library's words"), RuntimeError("shapes do not match")):
         with pytest.raises(type(error)):
             guarded(failing(error))

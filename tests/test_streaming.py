@@ -192,3 +192,12 @@ def test_what_cannot_be_heard_is_refused_in_one_line() -> None:
         StreamingSession(replace(BUNDLE, labels=()), RATE)
     with pytest.raises(UserError, match="outside"):
         StreamingSession(BUNDLE, 100)
+
+
+@pytest.mark.parametrize("head", [ClassHead(frame_logits=True, window=0.3), ClassHead()], ids=["causal", "sliding"])
+def test_weights_that_give_no_numbers_are_one_error(head) -> None:
+    bundle = make(head=head)
+    with torch.no_grad():
+        bundle.model.head.decoder.weight.fill_(3e38)
+    with pytest.raises(UserError, match="NaN or infinity instead of scores"):
+        StreamingSession(bundle, RATE).push(sound(RATE)[0])

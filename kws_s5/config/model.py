@@ -13,6 +13,8 @@ Norm = Literal["batch", "layer"]
 Pooling = Literal["mean", "last"]
 Cell = Literal["s5", "gru", "conv"]
 Absent = Literal["floor", "mean"]
+MAX_WINDOW = 60.0  # seconds
+MAX_WINDOW_FRAMES = 1 << 20  # of decisions that a stream remembers; 60 s at 16 kHz, sample by sample, are fewer
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class BankFront:
         require(self.n_modes >= 1, "front.n_modes", self.n_modes, "at least 1")
         require(1 <= self.n_poles <= 8, "front.n_poles", self.n_poles, "between 1 and 8")
         require(0 < self.f_min <= self.f_max, "front.f_min", self.f_min, f"in (0, f_max = {self.f_max}] Hz")
-        require(self.frame_rate > 0, "front.frame_rate", self.frame_rate, "a positive rate in Hz")
+        require(0 < self.frame_rate <= 192_000, "front.frame_rate", self.frame_rate, "in (0, 192000] Hz")
         require(self.floor > 0, "front.floor", self.floor, "positive")
 
 
@@ -131,6 +133,7 @@ class ClassHead:
 
     def __post_init__(self) -> None:
         one_of("head.pooling", self.pooling, Pooling)
+        require(0 < self.window <= MAX_WINDOW, "head.window", self.window, f"in (0, {MAX_WINDOW:g}] seconds")
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ class ModelConfig:
     norm: Norm = "batch"
     prenorm: bool = True
     ssm_norm: bool = False
-    """Also normalise each SSM's output, before the nonlinearity. Learns faster; not in the paper."""
+    """Also normalise each SSM's output, before the nonlinearity. Learns faster; not in the paper. S5 cells only."""
     norm_momentum: float = 0.95
     """Batch norm: running = momentum * old + (1 - momentum) * batch (the reference's convention)."""
     dropout: float = 0.0
@@ -170,7 +173,8 @@ class ModelConfig:
     rate: float = 0.0
     """Training rate in Hz: audio at this rate has step_rescale 1. 0: the data has no rate."""
     cell: Cell = "s5"
-    """gru, conv: a recurrent unit or a convolution for every SSM, as baselines (``ssm``, ``activation`` unused)."""
+    """gru, conv: a recurrent unit or a convolution for every SSM, as baselines; ``ssm``, ``ssm_norm`` and
+    ``activation`` are then unused."""
 
     def __post_init__(self) -> None:
         one_of("model.cell", self.cell, Cell)
@@ -179,3 +183,8 @@ class ModelConfig:
         require(self.d_model >= 1, "model.d_model", self.d_model, "at least 1")
         require(self.n_layers >= 0, "model.n_layers", self.n_layers, "at least 0")
         require(0.0 <= self.dropout < 1.0, "model.dropout", self.dropout, "in [0, 1)")
+        require(0.0 <= self.norm_momentum < 1.0, "model.norm_momentum", self.norm_momentum, "in [0, 1)")
+        if isinstance(self.head, ClassHead) and self.head.frame_logits:
+            frame_rate = getattr(self.front, "frame_rate", self.rate)
+            require(self.head.window * frame_rate <= MAX_WINDOW_FRAMES, "head.window", self.head.window,
+                    f"at most {MAX_WINDOW_FRAMES} frames, of {frame_rate:g} a second")

@@ -31,6 +31,7 @@ class Exported:
     difference: float  # largest, between its logits and torch's, on noise; relative where logits are above 1
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of damaged models: one line tells, and not numpy's warnings
 def export(bundle: Bundle, name: str, folder: str | Path = ".", *, rate: float | None = None,
            weights: Kind = "float32") -> list[Exported]:
     """Writes <name>.onnx, the streaming step, and <name>-clip.onnx, the model of whole clips.
@@ -42,7 +43,7 @@ def export(bundle: Bundle, name: str, folder: str | Path = ".", *, rate: float |
         weights: how the matrices are stored (weights.py).
 
     Raises:
-        UserError: models of another kind, or a rate that the model cannot hear.
+        UserError: models of another kind, one that gives no numbers, or a rate that it cannot hear.
     """
     constants = constants_of(bundle)
     if rate is not None and not constants.lowest <= rate <= 192_000:
@@ -57,6 +58,9 @@ def export(bundle: Bundle, name: str, folder: str | Path = ".", *, rate: float |
         metadata = plain(replace(about, kind=kind))
         content = build(constants, rate=rate, weights=weights, metadata=metadata).SerializeToString()
         difference = _difference(bundle, kind, content, constants, rate)
+        if not np.isfinite(difference):
+            raise UserError(f"the model or its {kind} graph with {weights} weights gives NaN or infinity instead of "
+                            "scores; nothing was written. Is the model sound? kws-eval tells")
         if weights == "float32" and not difference < TOLERANCE:
             raise UserError(f"the {kind} graph differs from torch by {difference:.1e}; nothing was written. "
                             "Please report this with the model file")
@@ -75,14 +79,17 @@ def constants_of(bundle: Bundle) -> Constants:
 
 
 def _difference(bundle: Bundle, kind: str, content: bytes, constants: Constants, fixed: float | None) -> float:
-    """The largest difference to torch's logits, at the rates of the check or the one that is fixed."""
+    """The largest difference to torch's logits, at the rates of the check or the one that is fixed.
+
+    Not finite where either of them is not.
+    """
     import onnxruntime
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     run = bundle.model if kind == "clip" else bundle.model.frame_logits
     rest = zero_state(constants, 1, free_rate=fixed is None) if kind == "step" else {}
     worst = 0.0
-    for rate in [fixed] if fixed else [r for r in RATES if r >= constants.lowest]:
+    for rate in [fixed] if fixed else [r for r in RATES if r >= constants.lowest] or [constants.lowest]:
         sound = _sound(rate)
         inputs = {"sound": sound, **rest, **({} if fixed else {"rate": np.array(rate)})}
         if kind == "clip":
@@ -90,6 +97,8 @@ def _difference(bundle: Bundle, kind: str, content: bytes, constants: Constants,
         (logits,) = session.run(["logits"], inputs)
         with torch.no_grad():
             expected = run(torch.from_numpy(sound)[..., None], step_rescale=bundle.rate / rate).float().numpy()
+        if not (np.isfinite(logits).all() and np.isfinite(expected).all()):
+            return float("nan")  # no comparison sees it: max(worst, nan) is worst
         worst = max(worst, float(np.abs(logits - expected).max()) / max(1.0, float(np.abs(expected).max())))
     return worst
 

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from kws_s5.audio import save_wav
 from kws_s5.eval.cli import main
@@ -116,6 +117,24 @@ def test_mistakes_are_one_line_and_status_2(run, capsys, arguments, words):
     assert main([argument.format(run=run) for argument in arguments]) == 2
     error = capsys.readouterr().err
     assert words in error and error.strip().count("\n") == 0 and "Traceback" not in error
+
+
+def test_the_report_names_the_model_as_it_was_given(run, folder, capsys):
+    assert main([str(run), "--rate", "16000"]) == 0
+    assert f"{run} (tiny), trained at 16000 Hz" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", [["{run}"], ["{run}", "{file}"], ["{run}", "--stream"]])
+def test_a_model_that_gives_no_numbers_is_one_line_and_status_2(run, folder, make_bundle, capsys, what):
+    sick = make_bundle(folder)
+    with torch.no_grad():
+        for layer in (sick.model.front.encoder, sick.model.head.decoder):
+            layer.weight.fill_(3e38)
+    sick.save(run / "model.safetensors")
+    file = folder / "low" / "00000000_nohash_0.wav"
+    assert main([argument.format(run=run, file=file) for argument in what]) == 2
+    error = capsys.readouterr().err
+    assert "NaN or infinity instead of scores" in error and error.strip().count("\n") == 0
 
 
 def test_help_teaches_by_examples(capsys):

@@ -57,3 +57,14 @@ def test_noise_that_cannot_be_had_is_one_clear_error(tmp_path):
     save_wav(tmp_path / "silence.wav", np.zeros(100, np.float32), 8000)
     with pytest.raises(UserError, match="digital silence"):
         noise_from(str(tmp_path))(10, RATE, random())
+
+
+def test_a_recording_of_almost_only_silence_is_always_heard_the_same_way_each_time(tmp_path):
+    x = np.zeros(60 * RATE, np.float32)
+    x[5000:5100] = 0.1
+    save_wav(tmp_path / "door.wav", x, RATE)
+    noise, clip = Recorded(tmp_path), np.full(800, 0.1, np.float32)
+    for seed in range(20):
+        first, again = (add_noise(clip, RATE, noise, snr=0.0, random=random(seed)) - clip for _ in range(2))
+        assert np.array_equal(first, again)
+        assert 10 * np.log10(np.mean(first.astype(np.float64)**2) / 0.01) == pytest.approx(0.0, abs=0.01)

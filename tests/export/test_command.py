@@ -59,6 +59,16 @@ def test_mistakes_of_export_take_one_line(arguments, reason, capsys, tmp_path) -
     assert reason in err and err.count("\n") == 1 and not list(tmp_path.iterdir())
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("weights", ["float32", "int8", "int6"])
+def test_a_model_that_gives_no_numbers_is_not_written(weights, make_bundle, tmp_path) -> None:
+    bundle = make_bundle()
+    bundle.model.head.decoder.weight.data.fill_(3e38)
+    with pytest.raises(UserError, match="NaN or infinity"):
+        export(bundle, "sick", tmp_path, weights=weights)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_model_that_cannot_be_exported_says_why(make_bundle, capsys, tmp_path) -> None:
     make_bundle(ssm={"bidirectional": True}, head={"frame_logits": False}).save(tmp_path / "model.safetensors")
     assert export_main([str(tmp_path / "model.safetensors"), "--out", str(tmp_path)]) == 2

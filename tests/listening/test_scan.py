@@ -170,3 +170,10 @@ def test_hits_stay_in_their_folder_whatever_a_model_calls_its_words(tmp_path) ->
         saver.finish([Event(label, i + 0.2, i + 0.5, 0.9, i + 0.6)])
     assert [path.name for path in tmp_path.iterdir()] == ["hits"]
     assert len(list((tmp_path / "hits").glob("*/*.wav"))) == 4 and (tmp_path / "hits" / "yes").is_dir()
+
+
+def test_a_model_that_gives_no_numbers_is_one_line_and_status_2(tone_bundle, file, capsys, tmp_path) -> None:
+    tone_bundle.model.head.decoder.weight.data.fill_(3e38)
+    tone_bundle.save(tmp_path / "sick.safetensors")
+    status, _, err = run(capsys, file, "--model", tmp_path / "sick.safetensors", "--quiet")
+    assert status == 2 and "NaN or infinity instead of scores" in err and err.count("\n") == 1
