@@ -90,6 +90,8 @@ class Guard:
     def _inside(self, name: str) -> bool:
         """Whether a path (also when encoded once more) is that of a file in the folder, links resolved."""
         names = {name, unquote(name)}
+        if "\0" in unquote(name):  # no file is called so, and realpath would raise
+            return False
         return all(Path(os.path.realpath(n)).is_relative_to(self.folder) and ".." not in Path(n).parts for n in names)
 
 

@@ -52,7 +52,8 @@ def test_everything_else_is_refused(path):
     assert ask(path)[0] == 404
 
 
-@pytest.mark.parametrize("name", ["{0}/../secret", "{0}/link", "{0}/%2e%2e/secret", "{0}x/secret", "../secret", "x"])
+@pytest.mark.parametrize("name", ["{0}/../secret", "{0}/link", "{0}/%2e%2e/secret", "{0}x/secret", "../secret", "x",
+                                  "{0}/\0", "{0}/%00", "\0"])
 def test_only_files_inside_the_folder_are_served(tmp_path, name):
     folder = tmp_path / "inside"
     folder.mkdir()
