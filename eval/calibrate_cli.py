@@ -16,6 +16,8 @@ import tyro
 from kws_s5.cli import guarded
 from kws_s5.errors import UserError
 
+MOST_MISSED = 0.5  # of the words: a spotter that misses more is not put in the place of one that hears
+
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 DESCRIPTION = """Chooses a threshold for each keyword so that a limit on false alarms per hour is kept, and stores them
@@ -72,12 +74,18 @@ def _run(arguments: Arguments) -> None:
     bundle.thresholds = dict(report["thresholds"])
     bundle.metrics = {**bundle.metrics, "calibration": {k: v for k, v in report.items() if k != "by_word"}}
     out = Path(arguments.out).expanduser() if arguments.out else _default_out(path)
-    if not arguments.dry_run:
+    useless = report["miss_rate"] is not None and report["miss_rate"] > MOST_MISSED
+    store = not arguments.dry_run and (not useless or bool(arguments.out))
+    if store:
         _save(bundle, out)
     if arguments.json:
         print(json.dumps(report))
-        return
-    _show(report, arguments, None if arguments.dry_run else out)
+    else:
+        _show(report, arguments, out if store else None)
+    if useless and not store and not arguments.dry_run:
+        raise UserError(f"nothing stored: {report['miss_rate']:.0%} of the words would be missed at these thresholds; "
+                        "allow more with --max-fa-per-hour, train with talk as _unknown_ (data.added_talk), or name a "
+                        "file with --out to have them anyway")
 
 
 def calibration(bundle, arguments: Arguments) -> dict:
@@ -146,7 +154,10 @@ def _show(report: dict, arguments: Arguments, written: Path | None) -> None:
           f"{report['false_alarms_per_hour_upper']:.1f}/h), {miss} of {report['words']} words missed")
     if report["hours_needed"] is not None and hours < report["hours_needed"]:
         print(f"note: {limit:g}/h can be proved only with {report['hours_needed']:.1f} h of background or more")
-    print(f"thresholds stored in {written}" if written else "nothing stored (--dry-run)")
+    if written:
+        print(f"thresholds stored in {written}")
+    elif arguments.dry_run:
+        print("nothing stored (--dry-run)")
 
 
 def _finite(x: float) -> float | None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kws_s5.bundle import Bundle
     from kws_s5.export.runtime import OnnxModel
 
+NO_UNKNOWN = (f"this model has no class {UNKNOWN}: whatever is said, it takes for one of its words; train with "
+              f"--data.unknown --data.added-talk 120, or with other words in a folder {UNKNOWN}")
 BLOCK = 4.0  # seconds of a file at a time
 
 
@@ -118,7 +120,9 @@ class KeywordSpotter:
     @property
     def remark(self) -> str:
         """What users should know about the way this model listens; usually empty."""
-        return self._session.remark if self._session else ""
+        deaf = "" if UNKNOWN in self.bundle.labels else NO_UNKNOWN
+        remarks = (self._session.remark if self._session else "", deaf)
+        return "; ".join(filter(None, remarks))
 
     def push(self, samples: Any, rate: float | None = None) -> list[Event]:
         """The next chunk of any length and type (StreamingSession.push) -> the events it decides.

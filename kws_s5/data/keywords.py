@@ -154,8 +154,11 @@ def _check(config: KeywordData, sets: dict[str, AnyClips], names: Sequence[str])
     """Every class is trained, and every split that was asked for has clips."""
     for name, n in _per_class(sets["training"], names).items():
         if not n:
-            raise UserError(f"{shown(config.root)}: no clip of {shown(name)!r} is left for training; add recordings "
-                            "(50 or more a word), or leave the word out of data.words")
+            held_out = sum(_per_class(sets[split], names)[name] for split in ("validation", "testing"))
+            why = f"all {held_out} are in the validation and test split" if held_out else "there is none"
+            raise UserError(f"{shown(config.root)}: no clip of {shown(name)!r} for training ({why}); add recordings, "
+                            "name the clips of the splits in validation_list.txt and testing_list.txt, or leave the "
+                            "word out of data.words")
     for split, share in (("validation", config.validation_percent), ("testing", config.testing_percent)):
         if share > 0 and not len(sets[split]):
             raise UserError(f"{shown(config.root)}: no clips for {split}; add recordings (three or more a word), or "

@@ -105,8 +105,10 @@ def _sound(clips: Sequence[Clip], index: np.ndarray, seconds: np.ndarray) -> Ite
     if rates and (len(rates) > 1 or 16000.0 not in rates):
         told = ", ".join(f"{n} at {rate:g} Hz" for rate, n in rates.most_common(4))
         (rate, n), = rates.most_common(1)
-        most = f"; set --data.rate {rate:g}, the rate of most clips" if n > len(clips) / 2 and rate != 16000.0 else ""
-        yield Finding("rates", "advice", f"sample rates: {told}", f"clips keep their own rate and train together{most}")
+        most = f"; with --data.rate {rate:g} a model trained from nothing has the rate of most clips" \
+            if n > len(clips) / 2 and rate != 16000.0 else ""
+        yield Finding("rates", "advice", f"sample rates: {told}",
+                      f"nothing to do: clips keep their own rate and train together{most}")
     channels = where(index["channels"] > 1)
     if channels:
         yield Finding("channels", "advice", f"{len(channels)} clips have several channels",

@@ -101,8 +101,10 @@ def _by_hash(ids: Sequence[str], percent: dict[str, float]) -> Assignment:
     if wanted <= set(splits):
         return Assignment(splits, f"sha1 rule by {unit}", True, [])
     dealt = _deal(set(groups), percent)
-    return Assignment([dealt[group] for group in groups], f"in sha1 order by {unit}", True,
-                      ["few speakers: dealt out so that no split is empty"])
+    shares = ", ".join(f"{list(dealt.values()).count(split)} for {split}" for split in SPLITS if split in wanted)
+    return Assignment([dealt[group] for group in groups], f"sha1 order by {unit}", True,
+                      [f"few speakers: {shares}; record more people, or deal the clips out yourself in "
+                       f"{' and '.join(LISTS.values())}"])
 
 
 def _by_file(words: Sequence[str], stems: Sequence[str], percent: dict[str, float], wanted: set[str]) -> Assignment:

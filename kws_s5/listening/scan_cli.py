@@ -166,9 +166,10 @@ def _deliver(arguments: Arguments, results: list) -> None:
     if arguments.format not in ONE_FILE or len(results) == 1:
         write_text(out, as_text(results, arguments.format))
         return
-    for i, result in enumerate(results):
-        name = f"{Path(result.file).stem}-{i}{SUFFIX[arguments.format]}"
-        write_text(out / name, as_text([result], arguments.format))
+    stems = [Path(result.file).stem for result in results]
+    for i, (stem, result) in enumerate(zip(stems, results, strict=True)):
+        name = stem if stems.count(stem) == 1 else f"{stem}-{i}"  # players look for subtitles by the recording's name
+        write_text(out / f"{name}{SUFFIX[arguments.format]}", as_text([result], arguments.format))
 
 
 @contextmanager

@@ -77,6 +77,11 @@ def test_one_speaker_is_split_by_file_with_a_warning() -> None:
     assert set(found.splits) == {"training", "validation", "testing"}
 
 
+def test_few_speakers_are_told_who_does_what() -> None:
+    found = assign([f"yes/{name}_nohash_{k}.wav" for name in "ab2" for k in range(9)], {})
+    assert found.by_speaker and "1 for training, 1 for validation, 1 for testing" in found.notes[0]
+
+
 def test_a_share_of_zero_leaves_its_split_empty() -> None:
     ids = [f"yes/{i:08x}_nohash_0.wav" for i in range(200)]
     assert set(assign(ids, {}, testing_percent=0).splits) == {"training", "validation"}

@@ -183,6 +183,20 @@ def test_calibration_is_stored_in_the_model_and_used(run, tmp_path, capsys) -> N
     assert str(tmp_path).encode() not in (run / "model.safetensors").read_bytes()
 
 
+def test_thresholds_that_hear_next_to_nothing_are_not_stored(run, tmp_path, capsys) -> None:
+    path, talk = run / "model.safetensors", tmp_path / "same"
+    before = path.read_bytes()
+    talk.mkdir()
+    for i, clip in enumerate(sorted((tmp_path / "words").rglob("*.wav"))):  # a background that is all keywords
+        (talk / f"{i}.wav").write_bytes(clip.read_bytes())
+    arguments = [str(run), "--data", str(tmp_path / "words"), "--background", str(talk), "--max-fa-per-hour", "0"]
+    assert calibrate_main(arguments) == 2
+    told = capsys.readouterr().err
+    assert "nothing stored" in told and "100%" in told and path.read_bytes() == before
+    assert calibrate_main([*arguments, "--out", str(tmp_path / "deaf.safetensors")]) == 0
+    assert "thresholds stored" in capsys.readouterr().out and path.read_bytes() == before
+
+
 def test_a_folder_with_lists_gives_its_validation_words(run, tmp_path, capsys) -> None:
     words = tmp_path / "words"
     save_wav(words / "other" / "00000003_nohash_0.wav", np.zeros(8000, np.float32), 16000)

@@ -107,6 +107,10 @@ def test_label_files_of_several_recordings_go_to_a_folder(model, file, capsys, t
     assert status == 2 and "--out" in err
     assert run(capsys, file, file, "--model", model, "--format", "srt", "--out", tmp_path / "labels")[0] == 0
     assert sorted(p.name for p in (tmp_path / "labels").iterdir()) == ["talk-0.srt", "talk-1.srt"]
+    other = file.with_name("other.wav")
+    other.write_bytes(file.read_bytes())
+    assert run(capsys, file, other, "--model", model, "--format", "srt", "--out", tmp_path / "named")[0] == 0
+    assert sorted(p.name for p in (tmp_path / "named").iterdir()) == ["other.srt", "talk.srt"]
 
 
 @pytest.mark.parametrize(("options", "says"), [
