@@ -61,7 +61,7 @@ def kws12_cnn() -> RunConfig:
     """A small log-mel CNN of the kws12 model's size and training: the field's usual design, as a baseline."""
     run = kws12_logmel()
     model = replace(run.model, cell="conv", d_model=192, n_layers=6, head=ClassHead(pooling="mean"))
-    return replace(run, name="kws12-cnn", model=model)
+    return replace(run, name="kws12-cnn", model=replace(model, ssm_norm=False))
 
 
 def kws12_bidirectional() -> RunConfig:
