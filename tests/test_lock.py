@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -28,3 +30,22 @@ def test_a_killed_holder_leaves_no_lock(tmp_path):
     holder.communicate()
     with locked(tmp_path / "lock", wait=False):
         pass
+
+
+def test_a_holder_may_remove_its_lock_and_the_next_ones_still_exclude_each_other(tmp_path):
+    """Also the one that had opened the removed file: it takes the one that is there now."""
+    path, entered = tmp_path / "lock", []
+
+    def wait() -> None:
+        with locked(path):
+            with pytest.raises(BlockingIOError), locked(path, wait=False):
+                pass
+            entered.append("waited")
+
+    with locked(path):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        time.sleep(0.2)
+        path.unlink()
+    waiting.join(timeout=30)
+    assert entered == ["waited"]

@@ -3,9 +3,11 @@
 import dataclasses
 import types
 import typing
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from kws_s5.config.checks import finite
 from kws_s5.config.data import AugmentConfig, Data, KeywordData
 from kws_s5.config.model import ModelConfig
 from kws_s5.config.training import OptimConfig, TrainingConfig
@@ -23,6 +25,9 @@ class RunConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
+    def __post_init__(self) -> None:
+        finite(self)
+
 
 def to_dict(config: Any) -> Any:
     """Config -> plain JSON values; every dataclass carries its class name under "kind"."""
@@ -32,6 +37,18 @@ def to_dict(config: Any) -> Any:
     if isinstance(config, tuple):
         return [to_dict(value) for value in config]
     return config
+
+
+def differences(old: Any, new: Any, where: str = "", *, free: Collection[str] = ()) -> Iterator[tuple[str, Any, Any]]:
+    """(name, old, new) of everything that differs between two results of ``to_dict``, except the names in ``free``."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        other_kind = old.get("kind") != new.get("kind")  # the fields of different classes have nothing in common
+        for key in ("kind",) if other_kind else sorted(old.keys() | new.keys()):
+            name = f"{where}.{key}" if where else key
+            if name not in free:
+                yield from differences(old.get(key), new.get(key), name, free=free)
+    elif old != new:
+        yield where, old, new
 
 
 def from_dict(cls: type, value: Any, where: str = "config") -> Any:

@@ -9,6 +9,7 @@ Groups = Literal["standard", "BandCdecay", "BfastandCdecay", "noBCdecay"]
 Schedule = Literal["cosine", "official", "constant"]
 ChooseBy = Literal["score", "loss"]
 MatmulPrecision = Literal["highest", "high", "medium"]
+HALF = ("bf16-true", "16-true")
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class TrainingConfig:
     frame_weight: float = 0.0
     """Weight of the loss of the decisions at every frame (heads with frame_logits); 0: only the whole clip counts."""
     init: str = ""
-    """Model to start from (name, file or run folder): same architecture, the head is new where the words differ."""
+    """Model to start from (name, file or run folder): the same --model options, except head, dropout and
+    norm_momentum; the head is new where the words differ."""
     average_from: float = 1.0
     """Share of the training after which weights are averaged (0.75: over the last quarter); 1: never."""
     devices: int = 1
@@ -68,7 +70,7 @@ class TrainingConfig:
     """Lightning's strategy: auto, ddp, ..."""
     accelerator: str = "auto"
     precision: str = "32-true"
-    """Lightning's precision: 32-true, bf16-mixed, ..."""
+    """Lightning's precision: 32-true, 64-true, bf16-mixed, 16-mixed, ..."""
     matmul_precision: MatmulPrecision = "highest"
     """torch.set_float32_matmul_precision. high: operands in two parts of bfloat16 (TF32 on GPUs), relative errors near
     1e-5; medium: rounded to bfloat16. Layers on CPUs follow it where the processor has AMX, which takes 15 and 34 % off
@@ -95,6 +97,8 @@ class TrainingConfig:
         require(self.patience >= 0, "training.patience", self.patience, "0 or more")
         require(self.devices >= 1, "training.devices", self.devices, "at least 1")
         require(self.nodes >= 1, "training.nodes", self.nodes, "at least 1")
+        require(self.precision not in HALF, "training.precision", self.precision,
+                "32-true, or bf16-mixed to compute in half precision: states and sound need float32")
         one_of("training.choose_by", self.choose_by, ChooseBy)
         one_of("training.matmul_precision", self.matmul_precision, MatmulPrecision)
         require(0.0 <= self.average_from <= 1.0, "training.average_from", self.average_from, "in [0, 1]")

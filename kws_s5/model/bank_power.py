@@ -15,6 +15,7 @@ from kws_s5.model.bank_frames import frame_lengths, frame_means
 from kws_s5.ssm.scan import scan
 from kws_s5.ssm.threads import run_parallel
 
+FULL = (torch.float32, torch.float64)  # what the kernels read and write
 SMALL = 1 << 15  # samples times modes below which starting threads costs more than it saves
 
 
@@ -28,10 +29,11 @@ def bank_power(u: Tensor, lengths: Tensor, a: Tensor, c: Tensor, step: Tensor, *
         a: (R, 2M) poles; c: (R, T, 2M) input taps (bank_design.py), of u's dtype.
         step: (R,) float64 samples per frame, at least 1.
         F: frames of the longest clip (bank_frames.py).
-        backend: "compiled", "reference", or None: compiled on CPUs unless u needs a gradient.
+        backend: "compiled", "reference", or None: compiled on CPUs unless u needs a gradient or is in half precision.
     """
     if backend is None:
-        backend = "compiled" if u.device.type == "cpu" and not u.requires_grad else "reference"
+        compiled = u.device.type == "cpu" and u.dtype in FULL and not u.requires_grad
+        backend = "compiled" if compiled else "reference"
     run = power_op if backend == "compiled" else power_reference
     return run(u, lengths, a, c, step, F, n_poles)
 
@@ -123,6 +125,7 @@ power_op.register_autograd(_gradient, setup_context=_setup)
 
 
 def _forward(kernel, u, lengths, a, c, step, recent, memory, position, F, n_poles, *, finish) -> Tensor:
+    assert u.dtype in FULL, f"{u.dtype}: the compiled bank is float32 or float64"
     (N, L), M = u.shape, a.shape[1] // 2
     out = u.new_zeros(N, F, M)
     function = kernel(M, n_poles, u.dtype == torch.float64)

@@ -9,6 +9,7 @@ from rich.console import Console
 from torch.utils.data import Dataset
 
 from kws_s5.bundle import MODEL_FILE, Bundle, load
+from kws_s5.errors import UserError
 from kws_s5.training.objective import Sums, better
 from kws_s5.training.results import results_of, write_results
 from kws_s5.training.screen import print_results, quantity
@@ -43,6 +44,9 @@ def choose(task: Task, trainer: pl.Trainer, out: Path, console: Console) -> tupl
                       f"(best epoch: {quantity(name, progress.best[name])})")
         if better(objective, scores, progress.best):
             return "averaged weights", scores
+    if not progress.best:  # of a version that went on after a validation without numbers
+        raise UserError(f"{out}: no epoch gave numbers on the validation clips: training diverged; start anew with "
+                        "--overwrite and a lower --optim.lr and --optim.ssm-lr")
     best = load(out / MODEL_FILE)
     task.model.load_state_dict(best.model.state_dict())
     return f"epoch {progress.best_epoch}", progress.best

@@ -1,25 +1,31 @@
 """The folder of a run: one process in it at a time, not overwritten by accident, resumed with the same options.
 
-What an earlier run left is removed only when the new one is about to start: a mistake in the options costs nothing.
+What an earlier run left is removed only when the new one is about to start: a mistake in the options costs nothing. Its
+model stays, as model.previous.safetensors, until an epoch of the new run has given another one.
 """
 
 import json
+import os
+import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from kws_s5.atomic import write_json
-from kws_s5.bundle import MODEL_FILE
+from kws_s5.atomic import json_text, replacing, write_text
+from kws_s5.bundle import MODEL_FILE, find
 from kws_s5.config import RunConfig, from_dict, to_dict
+from kws_s5.config.run import differences
 from kws_s5.errors import UserError
 from kws_s5.lock import locked
 from kws_s5.training.keeper import CHECKPOINT, LOG
 
 CONFIG, RESULTS, CONFUSION, CURVES = "config.json", "results.json", "confusion.png", "curves.png"
-FILES = (CONFIG, RESULTS, CONFUSION, CURVES, LOG, CHECKPOINT, MODEL_FILE)
+LOCK = ".lock"
+FILES = (RESULTS, CONFUSION, CURVES, LOG, CHECKPOINT)  # goes when a run starts anew
+PREVIOUS = "model.previous.safetensors"  # of the run that is being replaced
+INIT = "init.safetensors"  # the model this run started from: its source may change or be replaced by this very run
 # what may change when a run goes on: nothing of these enters the weights on the same kind of device
 FREE = {"training.out", "training.progress", "training.n_workers", "training.save_minutes", "training.save_steps",
         "training.accelerator", "training.strategy", "data.cache", "name"}
@@ -37,15 +43,26 @@ def run_folder(out: Path, *, resume: bool, overwrite: bool) -> Iterator[bool]:
         return
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: a file; choose a folder with --training.out")
+    new = not out.exists()
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(out / ".lock", wait=False))
+            stack.enter_context(locked(out / LOCK, wait=False))
         except BlockingIOError:
             raise UserError(f"{out}: another process trains here; wait for it, "
                             "or choose another --training.out") from None
         except OSError as error:
             raise UserError(f"{out}: cannot be written ({error.strerror}); choose another --training.out") from None
+        if new:
+            stack.callback(_remove_unused, out)
         yield _enter(out, resume=resume, overwrite=overwrite)
+
+
+def _remove_unused(out: Path) -> None:
+    """A mistake leaves no folder behind that was not there (called while the lock is held)."""
+    with suppress(OSError):
+        if [path.name for path in out.iterdir()] == [LOCK]:
+            (out / LOCK).unlink()
+            out.rmdir()
 
 
 def _enter(out: Path, *, resume: bool, overwrite: bool) -> bool:
@@ -64,7 +81,7 @@ def _enter(out: Path, *, resume: bool, overwrite: bool) -> bool:
 
 def check_config(out: Path, config: RunConfig) -> None:
     """Proves that the run being resumed has the same options."""
-    changed = list(_differences(_read(out / CONFIG), to_dict(config)))
+    changed = list(differences(_read(out / CONFIG), to_dict(config), free=FREE))
     if changed:
         key, old, new = changed[0]
         raise UserError(f"{out}: cannot resume with other options: {key} was {old!r}, now {new!r}")
@@ -74,18 +91,48 @@ def check_finished(out: Path, config: RunConfig) -> None:
     """Proves that a finished run had the options given now; those that data complete (model, data) are not compared."""
     old, new = _read(out / CONFIG), to_dict(config)
     for section in ("augment", "optim", "training"):
-        for key, was, now in _differences(old.get(section), new[section], section):
+        for key, was, now in differences(old.get(section), new[section], section, free=FREE):
             raise UserError(f"{out}: is finished already, with other options: {key} was {was!r}, now {now!r}; "
                             "start anew with --overwrite, or choose another --training.out")
 
 
-def record_config(out: Path, config: RunConfig, *, resuming: bool) -> None:
-    """Writes config.json; a run that does not go on with an earlier one removes its files first."""
+def first_model(out: Path, config: RunConfig, *, resuming: bool) -> str:
+    """The model to start from (name, file or run folder), or "": on resuming the run's own copy of it."""
+    own = resuming and bool(config.training.init) and (out / INIT).exists()
+    return str(out / INIT) if own else config.training.init
+
+
+def record_config(out: Path, config: RunConfig, *, resuming: bool, init: str = "") -> None:
+    """Writes config.json; a run that has no checkpoint to go on from copies ``init`` and removes what was here first.
+
+    The old config.json stays until the new one replaces it: killed in between, the folder is still a run's.
+    """
     if rank_zero_only.rank != 0:
         return
-    for name in () if resuming else FILES:
+    text = json_text(to_dict(config))
+    if not (resuming and (out / CHECKPOINT).exists()):
+        _clear(out, find(init) if init else None)
+    write_text(out / CONFIG, text)
+
+
+def _clear(out: Path, init: Path | None) -> None:
+    if init is None:
+        (out / INIT).unlink(missing_ok=True)
+    else:
+        with replacing(out / INIT) as temporary:
+            shutil.copyfile(init, temporary)
+    for name in FILES:
         (out / name).unlink(missing_ok=True)
-    write_json(out / CONFIG, to_dict(config))
+    if (out / PREVIOUS).exists():  # no epoch has ended since: what else is here knows nothing
+        (out / MODEL_FILE).unlink(missing_ok=True)
+    elif (out / MODEL_FILE).exists():
+        os.replace(out / MODEL_FILE, out / PREVIOUS)
+
+
+def forget_previous(out: Path) -> None:
+    """Removes the model of the run that was replaced: this one has a model of its own."""
+    if rank_zero_only.rank == 0:
+        (out / PREVIOUS).unlink(missing_ok=True)
 
 
 def _of_a_run(path: Path) -> bool:
@@ -103,13 +150,3 @@ def _read(path: Path) -> dict:
         return to_dict(from_dict(RunConfig, json.loads(path.read_text(encoding="utf-8"))))
     except (OSError, ValueError, UserError) as error:
         raise UserError(f"{path}: cannot be read ({error}); start anew with --overwrite") from None
-
-
-def _differences(old: Any, new: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted(old.keys() | new.keys()):
-            name = f"{where}.{key}" if where else key
-            if name not in FREE:
-                yield from _differences(old.get(key), new.get(key), name)
-    elif old != new:
-        yield where, old, new

@@ -57,9 +57,10 @@ class Keeper(pl.Callback):
         progress.epoch, progress.batch = progress.epoch + 1, 0
         self._count_time(task)
         row = _row(trainer, task)
-        if not math.isfinite(row["train_loss"]):
-            raise UserError(f"training diverged in epoch {progress.epoch}: the loss is {row['train_loss']}; "
-                            "try a lower --optim.lr and --optim.ssm-lr, or --optim.clip-norm 1")
+        for part in ("train", "validation"):
+            if not math.isfinite(loss := row[f"{part}_loss"]):
+                raise UserError(f"training diverged in epoch {progress.epoch}: the {part} loss is {loss}; "
+                                "try a lower --optim.lr and --optim.ssm-lr, or --optim.clip-norm 1")
         progress.rows.append(row)
         task.train_sums = None
         is_best = better(task.objective, task.scores, progress.best or None)

@@ -64,13 +64,17 @@ def unmatched(model: nn.Module, config: OptimConfig) -> list[str]:
     return [pattern for pattern in rules(config) if not any(fnmatchcase(name, pattern) for name in names)]
 
 
-def build_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.AdamW:
-    """AdamW (beta 0.9 and 0.999, epsilon 1e-8, decoupled decay) over ``parameter_groups``."""
+def build_optimizer(model: nn.Module, config: OptimConfig, *, mixed: bool = False) -> torch.optim.AdamW:
+    """AdamW (beta 0.9 and 0.999, epsilon 1e-8, decoupled decay) over ``parameter_groups``.
+
+    mixed: for mixed precision, where Lightning clips no gradients of a fused optimiser.
+    """
     parameters = dict(model.named_parameters())
     groups = [{"params": [parameters[n] for n in g.parameters], "lr": g.lr, "peak_lr": g.lr,
                "weight_decay": g.weight_decay} for g in parameter_groups(model, config)]
     on_cpu = all(parameter.device.type == "cpu" for parameter in parameters.values())
-    return torch.optim.AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=on_cpu or None)  # one call, not hundreds
+    fused = on_cpu and not mixed or None  # one call, not hundreds
+    return torch.optim.AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=fused)
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, config: OptimConfig, *, step: int, n_steps: int,

@@ -6,10 +6,16 @@ import torch
 from torch import nn
 
 from kws_s5.bundle import Bundle, load
-from kws_s5.config import AugmentConfig, LinearFront, RunConfig, TokenFront
+from kws_s5.config import AugmentConfig, LinearFront, RunConfig, TokenFront, to_dict
+from kws_s5.config.run import differences
 from kws_s5.data.splits import Splits
 from kws_s5.errors import UserError
 from kws_s5.model.mask import set_masks
+from kws_s5.model.sequence import SequenceModel
+
+# where a model may differ from the one whose weights it takes; not in options of fresh weights (dt_min, C_init, ...),
+# which would have no effect
+OWN = {"model.n_outputs", "model.rate", "model.head", "model.dropout", "model.norm_momentum", "model.front.learnable"}
 
 
 def completed(config: RunConfig, splits: Splits) -> RunConfig:
@@ -51,7 +57,7 @@ def switch_masks(model: nn.Module, augment: AugmentConfig) -> None:
                         "set all four to 0")
 
 
-def take_over(model: nn.Module, labels: tuple[str, ...], source: str) -> str:
+def take_over(model: SequenceModel, labels: tuple[str, ...], source: str) -> str:
     """Gives ``model`` the weights of another one; the head is new, except the rows of words both models know.
 
     Args:
@@ -60,17 +66,18 @@ def take_over(model: nn.Module, labels: tuple[str, ...], source: str) -> str:
     Returns:
         One line on what was taken.
     Raises:
-        UserError: the architectures differ.
+        UserError: the models differ in more than ``OWN``.
     """
     given = load(source)
+    for name, was, now in differences(to_dict(given.config.model), to_dict(model.config), "model", free=OWN):
+        raise UserError(f"training.init = {source!r}: its {name} is {was!r}, here it is {now!r}; "
+                        "both models must be the same in this")
     theirs, ours = given.model.state_dict(), model.state_dict()
     for name in (*ours, *theirs):
         both = name in ours and name in theirs
         if not name.startswith("head.") and not (both and theirs[name].shape == ours[name].shape):
-            shape = given.config.model
-            raise UserError(f"training.init = {source!r}: its {name} does not fit; use that model's --model options "
-                            f"(d_model {shape.d_model}, n_layers {shape.n_layers}, ssm_norm {shape.ssm_norm}, "
-                            f"front {type(shape.front).__name__})")
+            raise UserError(f"training.init = {source!r}: its {name} does not fit a model for {model.config.rate:g} Hz "
+                            f"(it was trained at {given.rate:g} Hz)")
     for name, value in ours.items():
         if not name.startswith("head.") or (labels == given.labels and theirs[name].shape == value.shape):
             value.copy_(theirs[name])

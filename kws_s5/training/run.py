@@ -28,7 +28,16 @@ from kws_s5.errors import UserError
 from kws_s5.model import build_model
 from kws_s5.training.checkpoint import WholeFileIO, read_checkpoint
 from kws_s5.training.finish import finish, save_model
-from kws_s5.training.folder import RESULTS, check_config, check_finished, record_config, run_folder
+from kws_s5.training.folder import (
+    PREVIOUS,
+    RESULTS,
+    check_config,
+    check_finished,
+    first_model,
+    forget_previous,
+    record_config,
+    run_folder,
+)
 from kws_s5.training.interrupt import Interrupted, handled
 from kws_s5.training.keeper import CHECKPOINT, Keeper
 from kws_s5.training.objective import build_objective
@@ -71,8 +80,9 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
         if resuming:
             check_config(out, config)
         _trainer(config)  # shows mistakes in the options while nothing is written yet
-        task = _task(config, splits, out, console, resuming=resuming)
-        record_config(out, config, resuming=resuming)
+        init = first_model(out, config, resuming=resuming)
+        task = _task(config, splits, out, console, resuming=resuming, init=init)
+        record_config(out, config, resuming=resuming, init=init)
         try:
             _fit(task, out, console)
             finish(task, _trainer(config), out, console, command=command)
@@ -81,10 +91,14 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
                 raise
             reason = f"cannot be written ({error.strerror})"
             raise UserError(f"{out}: {reason}; make room, then go on with --resume") from error
+        finally:
+            if (out / PREVIOUS).exists():
+                console.print(f"no epoch has ended; the model that was here before is {out / PREVIOUS}")
     return out
 
 
-def _task(config: RunConfig, splits: Splits, out: Path, console: Console, *, resuming: bool) -> Task:
+def _task(config: RunConfig, splits: Splits, out: Path, console: Console, *, resuming: bool,
+          init: str) -> Task:
     """Model and optimiser as they start, or as the checkpoint left them."""
     pl.seed_everything(config.training.seed, verbose=False)
     task = Task(build_model(config.model), build_objective(config), config, splits)
@@ -97,8 +111,8 @@ def _task(config: RunConfig, splits: Splits, out: Path, console: Console, *, res
         _restore(task, out / CHECKPOINT)
         progress = task.progress
         console.print(f"resuming at epoch {progress.epoch + 1}, batch {progress.batch + 1}, step {progress.step}")
-    elif config.training.init:
-        console.print(take_over(task.model, splits.labels, config.training.init))
+    elif init and rank_zero_only.rank == 0:  # whose weights Lightning gives to the other processes
+        console.print(take_over(task.model, splits.labels, init))
     task.progress.n_train = len(splits.train)
     return task
 
@@ -124,6 +138,7 @@ def _fit(task: Task, out: Path, console: Console) -> None:
 
     def keep_model(task: Task, why: str) -> None:
         save_model(task, out / MODEL_FILE, {"chosen": why, "validation": task.scores})
+        forget_previous(out)
 
     def announce(row: dict[str, float], is_best: bool) -> None:
         console.print(epoch_line(row, training.epochs, is_best))

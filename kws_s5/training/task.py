@@ -67,7 +67,7 @@ class Task(pl.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW over the groups of optim.py; learning rates are set at every step."""
-        return build_optimizer(self.model, self.config.optim)
+        return build_optimizer(self.model, self.config.optim, mixed=str(self.trainer.precision).endswith("mixed"))
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         """Lengths and rates stay on the CPU, where looking at them does not wait for the device."""

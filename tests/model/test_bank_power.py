@@ -136,3 +136,17 @@ def test_calls_from_several_threads_at_once_do_not_disturb_each_other() -> None:
         together = list(pool.map(gradient, clips))
     for one, other in zip(alone, together, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_never_reaches_the_kernels(dtype: torch.dtype) -> None:
+    """They read four bytes a number: the plain version runs; a direct call or a stream is refused."""
+    _, _, _, a, c = bank(4, 2, [8000.0])
+    u = 0.1 * torch.randn(2, 400, generator=torch.Generator().manual_seed(0)).double()
+    lengths, step = torch.tensor([400, 300]), torch.tensor([80.0], dtype=torch.float64)
+    exact = bank_power(u, lengths, a, c, step, F=5, n_poles=2)
+    half = [t.detach().to(dtype) for t in (u, a, c)]
+    rough = bank_power(half[0], lengths, half[1], half[2], step, F=5, n_poles=2)
+    assert rough.shape == exact.shape and rough.isfinite().all()
+    with pytest.raises(AssertionError, match="float32 or float64"):
+        bank_power(half[0], lengths, half[1], half[2], step, F=5, n_poles=2, backend="compiled")

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,9 @@ if __name__ == "__main__":
     config = replace(config, model=replace(config.model, dropout=0.0, norm=norm.removeprefix("plain-")))
     splits = tones()
     splits.test.n = 13  # not divisible by two
-    train(config, splits=splits, resume="--resume" in sys.argv)
+    init = out if "--init" in sys.argv else ""
+    config = replace(config, training=replace(config.training, init=init))
+    train(config, splits=splits, resume="--resume" in sys.argv, overwrite=bool(init))
 """
 
 
@@ -54,3 +57,14 @@ def test_two_processes_give_the_curve_of_one_with_the_doubled_batch(tmp_path: Pa
     results = [json.loads((out / "results.json").read_text()) for out in (one, two)]
     assert all(sum(map(sum, r["confusion"])) == 13 for r in results)
     assert results[0]["test"] == pytest.approx(results[1]["test"], rel=2e-3)
+
+
+@pytest.mark.slow
+def test_two_processes_start_from_the_model_that_they_replace(tmp_path: Path) -> None:
+    """The second process comes when the first has moved that model away; both learn from its weights."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    run(tmp_path, str(one), "1", "10", "3", "--norm=layer")
+    shutil.copytree(one, two)
+    run(tmp_path, str(one), "1", "10", "1", "--norm=layer", "--init")
+    run(tmp_path, str(two), "2", "5", "1", "--norm=layer", "--init")
+    assert log(one)[0] == pytest.approx(log(two)[0], rel=2e-3, abs=1e-4)

@@ -1,6 +1,8 @@
 """Small data in memory and a small model, for tests of the training."""
 
+import csv
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch.utils.data import Dataset
@@ -59,3 +61,7 @@ def toy_config(**training: object) -> RunConfig:
 def bank_model() -> ModelConfig:
     front = BankFront(n_modes=4, f_min=20, f_max=200)
     return replace(toy_config().model, front=front, head=ClassHead(frame_logits=True))
+
+
+def log(out: Path) -> list[dict[str, float]]:
+    return [{k: float(v) for k, v in row.items()} for row in csv.DictReader((out / "log.csv").open())]
