@@ -178,6 +178,9 @@ def _report(config: KeywordData, manifest: Manifest, sets: dict[str, AnyClips], 
     left_out = sorted(set(manifest.words) - set(names))
     if left_out and not config.unknown:
         notes.append(f"left out (data.unknown is off): {', '.join(left_out)}")
+    if not config.unknown:
+        notes.append("no class _unknown_: a spotter takes whatever it hears for one of its words without it "
+                     "(--data.unknown --data.added-talk 120)")
     if isinstance(sets["training"], JoinedClips):
         notes.append(f"{_n_synthetic(sets['training'])} of the training clips are spoken by synthetic voices")
     rates = Counter(rate for clips in sets.values() for rate in clips.rates.tolist())

@@ -106,6 +106,8 @@ def _task(config: RunConfig, splits: Splits, out: Path, console: Console, *, res
     n_parameters = sum(p.numel() for p in task.model.parameters())
     counts = f"{len(splits.train):,} / {len(splits.validation):,} / {len(splits.test):,}"
     console.print(f"{config.name}: {n_parameters:,} parameters; training / validation / test examples: {counts}")
+    for note in splits.report.get("notes", ()):
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
     print_groups(console, task.model, config.optim)
     if resuming and (out / CHECKPOINT).exists():
         _restore(task, out / CHECKPOINT)
