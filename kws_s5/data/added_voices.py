@@ -2,7 +2,8 @@
 
 Two people who record ten words teach a model their voices; forty more voices, even synthetic ones, teach it the words.
 And a model that has heard words one at a time takes pieces of running speech for words until it has heard people talk.
-Validation and test stay what was recorded (figures: docs/experiments.md). Needs the extra ``synth``.
+Noises stand for ``_silence_`` where nobody has recorded the room. Validation and test stay what was recorded (figures:
+docs/experiments.md). Voices need the extra ``synth``.
 """
 
 from collections.abc import Sequence
@@ -13,13 +14,15 @@ from kws_s5.data.classes import choose
 from kws_s5.data.clips import Clips, Item
 from kws_s5.data.manifest import SILENCE, UNKNOWN, scan
 from kws_s5.data.store import open_store
+from kws_s5.data.synthetic_noise import noise_in_cache
 
 
-def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str]) -> list[Clips]:
+def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str], *, noise: bool) -> list[Clips]:
     """What data.added_voices and data.added_talk ask for, as sets of training clips with the classes ``names``.
 
     Args:
         names: the classes in their order; words are read as they are written.
+        noise: also noises for ``_silence_``, of which there is no recording.
         others: the folder's other words, of which ``unknown_share`` stand for ``_unknown_`` if that is a class;
             without any, words of our own do.
 
@@ -32,6 +35,8 @@ def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str]
         roots.append(_words(config, keywords, others if UNKNOWN in names else None))
     if config.added_talk:
         roots.append(_talk(config, keywords))
+    if noise:
+        roots.append(noise_in_cache(seed=config.seed, rate=round(config.rate), cache=config.cache))
     return [_clips(config, root, names) for root in roots]
 
 

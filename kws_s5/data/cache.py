@@ -1,12 +1,15 @@
 """Where prepared data is kept: the folder a config names, else the user's cache folder of this system."""
 
+import hashlib
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from kws_s5.errors import UserError
+from kws_s5.lock import locked
 
 
 def cache_folder(chosen: str = "") -> Path:
@@ -40,6 +43,15 @@ def filling(folder: Path) -> Iterator[None]:
             raise UserError(f"{name}: cannot be read ({reason}); check the file and its permissions") from error
         raise UserError(f"{folder}: prepared data cannot be kept there ({reason}); free some space or choose another "
                         "folder with data.cache") from error
+
+
+def made_once(kind: str, made_from: list, make: Callable[[Path], object], *, cache: str = "") -> Path:
+    """The cache's folder for what ``make`` makes of ``made_from``; ``make`` is called by one process at a time."""
+    key = json.dumps(made_from, sort_keys=True, default=list)
+    folder = cache_folder(cache) / f"{kind}-{hashlib.sha1(key.encode()).hexdigest()[:12]}"
+    with locked(folder.with_name(f".{folder.name}.lock")):
+        make(folder)
+    return folder
 
 
 def remove_unfinished(folder: Path) -> None:

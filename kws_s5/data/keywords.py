@@ -51,7 +51,8 @@ def build(config: KeywordData) -> Splits:
         split: Clips(store, _items(store, choice[split], names), seconds=config.seconds, pad=config.pad,
                      random_windows=split == "training", seed=config.seed, silent_rate=config.rate)
         for split in SPLITS}
-    added = added_clips(config, names, [word for word in manifest.words if word not in names])
+    added = added_clips(config, names, [word for word in manifest.words if word not in names],
+                        noise=_no_silence(config, manifest))
     if added:
         choice["training"] += [(item.id, names[item.target]) for clips in added for item in clips.items]
         sets["training"] = JoinedClips([sets["training"], *added])
@@ -173,8 +174,9 @@ def _per_class(clips: AnyClips, names: Sequence[str]) -> dict[str, int]:
 def _report(config: KeywordData, manifest: Manifest, sets: dict[str, AnyClips], names: Sequence[str],
             missing: dict[str, str]) -> dict[str, Any]:
     notes = list(manifest.notes)
-    if config.silence and not manifest.noises and SILENCE not in manifest.words:
-        notes.append(f"{SILENCE} is digital silence: no recordings in _background_noise_")
+    if _no_silence(config, manifest):
+        notes.append(f"{SILENCE} is digital silence, in training made-up noise too: no recordings in "
+                     "_background_noise_")
     left_out = sorted(set(manifest.words) - set(names))
     if left_out and not config.unknown:
         notes.append(f"left out (data.unknown is off): {', '.join(left_out)}")
@@ -182,7 +184,7 @@ def _report(config: KeywordData, manifest: Manifest, sets: dict[str, AnyClips], 
         notes.append("no class _unknown_: a spotter takes whatever it hears for one of its words without it "
                      "(--data.unknown --data.added-talk 120)")
     if isinstance(sets["training"], JoinedClips):
-        notes.append(f"{_n_synthetic(sets['training'])} of the training clips are spoken by synthetic voices")
+        notes.append(f"{_n_synthetic(sets['training'])} of the training clips are synthetic")
     rates = Counter(rate for clips in sets.values() for rate in clips.rates.tolist())
     return {"folder": shown(manifest.root.name), "split_rule": manifest.rule, "unreadable": missing, "notes": notes,
             "clips": {split: _per_class(clips, names) for split, clips in sets.items()},
@@ -206,9 +208,14 @@ def _write_choices(config: KeywordData, names: Sequence[str], choice: dict[str, 
 
 def _note(manifest: Manifest, train: AnyClips) -> str:
     rates = ", ".join(f"{rate:g}" for rate in sorted(set(train.rates.tolist())))
-    spoken = f" ({_n_synthetic(train)} of them synthetic voices)" if isinstance(train, JoinedClips) else ""
+    spoken = f" ({_n_synthetic(train)} of them synthetic)" if isinstance(train, JoinedClips) else ""
     name = shown(manifest.root.name)
     return f"trained on {len(train)} clips of {name}{spoken} at {rates} Hz, splits by {manifest.rule}"
+
+
+def _no_silence(config: KeywordData, manifest: Manifest) -> bool:
+    """Whether the class _silence_ is wanted and nothing was recorded for it."""
+    return config.silence and not manifest.noises and SILENCE not in manifest.words
 
 
 def _n_synthetic(train: JoinedClips) -> int:

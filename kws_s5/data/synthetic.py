@@ -6,9 +6,8 @@ Deterministic by seed; speakers of the three splits differ. Needs the extra ``sy
 Synthetic speech is easier than real speech: figures on it show that training works, not how well it will do.
 """
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ import numpy as np
 import soundfile
 
 from kws_s5.atomic import new_folder, write_json, write_text
-from kws_s5.data.cache import cache_folder
+from kws_s5.data.cache import made_once
 from kws_s5.data.espeak import ACCENTS, Utterance, Voice, speak_all, version
 from kws_s5.data.manifest import BACKGROUND
 from kws_s5.data.speech_commands import COMMANDS_10
@@ -26,7 +25,6 @@ from kws_s5.data.synthetic_session import at_once, record
 from kws_s5.data.synthetic_sound import babble, chirps, coloured_noise, hum, pcm16
 from kws_s5.data.synthetic_voices import draw_voices, held_out
 from kws_s5.errors import UserError
-from kws_s5.lock import locked
 from kws_s5.resample import resample
 
 FILLERS = ("bed", "bird", "cat", "dog", "happy", "house", "marvin", "sheila", "tree", "wow")
@@ -110,15 +108,6 @@ def synthesise_in_cache(cache: str = "", **parameters) -> Path:
     """
     made_from = {k: v for k, v in parameters.items() if k not in ("jobs", "progress")}
     return made_once("synthetic", [FORMAT, version(), made_from], partial(synthesise, **parameters), cache=cache)
-
-
-def made_once(kind: str, made_from: list, make: Callable[[Path], object], *, cache: str = "") -> Path:
-    """The cache's folder for what ``make`` makes of ``made_from``; ``make`` is called by one process at a time."""
-    key = json.dumps(made_from, sort_keys=True, default=list)
-    folder = cache_folder(cache) / f"{kind}-{hashlib.sha1(key.encode()).hexdigest()[:12]}"
-    with locked(folder.with_name(f".{folder.name}.lock")):
-        make(folder)
-    return folder
 
 
 def _recipe_of(folder: Path) -> dict | None:

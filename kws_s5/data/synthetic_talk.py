@@ -11,10 +11,10 @@ import numpy as np
 import soundfile
 
 from kws_s5.atomic import new_folder
+from kws_s5.data.cache import made_once
 from kws_s5.data.espeak import ACCENTS, Voice, pronounce, version
 from kws_s5.data.manifest import UNKNOWN
 from kws_s5.data.sentences import sentence, vocabulary
-from kws_s5.data.synthetic import made_once
 from kws_s5.data.synthetic_session import at_once, record
 from kws_s5.data.synthetic_sound import pcm16
 from kws_s5.data.synthetic_voices import draw_voices

@@ -12,6 +12,7 @@ from kws_s5.config import KeywordData
 from kws_s5.data.build import build
 from kws_s5.data.espeak import speak
 from kws_s5.data.synthetic import FILLERS
+from kws_s5.data.synthetic_noise import N_NOISES
 from kws_s5.errors import UserError
 
 pytest.importorskip("espeakng_loader")
@@ -46,7 +47,7 @@ def test_every_voice_says_every_word_in_training_only(root: Path) -> None:
         word, name = more.train.ids[i].removeprefix("synthetic: ").split("/")
         assert more.labels[more.train.targets[i]] == word and more.train[i].rate == 16000.0
         assert more.train[i].x.abs().max() > 0.005, name
-    assert "16 of them synthetic voices" in more.note and any("16 of the training" in n for n in more.report["notes"])
+    assert "16 of them synthetic)" in more.note and any("16 of the training" in n for n in more.report["notes"])
     choices = json.loads(Path(more.report["choices"]).read_text())
     assert sum(id.startswith("synthetic: ") for ids in choices["training"].values() for id in ids) == 16
 
@@ -106,6 +107,16 @@ def test_what_cannot_be_is_told_in_one_line(root: Path, options: dict, told: str
     with pytest.raises(UserError, match=told) as error:
         build(config(root, **options))
     assert "\n" not in str(error.value)
+
+
+def test_without_a_recorded_room_noise_stands_for_silence_in_training(root: Path) -> None:
+    splits = build(config(root, silence=True))
+    made = [i for i, id in enumerate(splits.train.ids) if id.startswith("synthetic: _silence_/")]
+    assert len(made) == N_NOISES and {splits.labels[splits.train.targets[i]] for i in made} == {"_silence_"}
+    levels = [20 * np.log10(splits.train[i].x.numpy().std() + 1e-9) for i in made]
+    assert -80 < min(levels) < -55 and -40 < max(levels) < -15
+    assert not any(id.startswith("synthetic") for id in splits.validation.ids + splits.test.ids)
+    assert any("made-up noise" in note for note in splits.report["notes"])
 
 
 def test_talk_needs_its_class() -> None:
