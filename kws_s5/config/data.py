@@ -21,7 +21,7 @@ class KeywordData:
     unknown_share: float = 0.1
     """Clips of _unknown_ as a share of the clips of one split's keywords; 1.0 or more: take as many as there are."""
     silence: bool = False
-    """Add a class _silence_, cut from _background_noise_ (without it: digital silence, in training made-up noise too)."""
+    """Add a class _silence_, cut from _background_noise_; without it digital silence, in training made-up noise too."""
     silence_share: float = 0.1
     rate: float = 16000.0
     """Training rate in Hz. Clips keep their own rate; this is the one whose step rescale is 1."""
