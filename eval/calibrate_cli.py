@@ -84,7 +84,7 @@ def _run(arguments: Arguments) -> None:
         _show(report, arguments, out if store else None)
     if useless and not store and not arguments.dry_run:
         raise UserError(f"nothing stored: {report['miss_rate']:.0%} of the words would be missed at these thresholds; "
-                        "allow more with --max-fa-per-hour, train with talk as _unknown_ (data.added_talk), or name a "
+                        "allow more with --max-fa-per-hour, train with talk as _unknown_ (recipe spotter), or name a "
                         "file with --out to have them anyway")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kws_s5.export.runtime import OnnxModel
 
 NO_UNKNOWN = (f"this model has no class {UNKNOWN}: whatever is said, it takes for one of its words; train with "
-              f"--data.unknown --data.added-talk 120, or with other words in a folder {UNKNOWN}")
+              f"the recipe spotter, or with --data.unknown and other words in a folder {UNKNOWN}")
 BLOCK = 4.0  # seconds of a file at a time
 
 

@@ -82,6 +82,13 @@ def words() -> RunConfig:
                    training=training)
 
 
+def spotter() -> RunConfig:
+    """Your own words for listening: as words, and synthetic people say them, or talk without them (extra: synth)."""
+    run = words()
+    data = replace(run.data, unknown=True, silence=True, added_talk=120, added_voices=40)
+    return replace(run, name="spotter", data=data, training=replace(run.training, epochs=20))
+
+
 def quickstart() -> RunConfig:
     """A small streaming model on synthesised words, no download: minutes on two cores."""
     training = TrainingConfig(epochs=30, batch_size=32, label_smoothing=0.1, frame_weight=0.5, average_from=0.75)

@@ -182,7 +182,7 @@ def _report(config: KeywordData, manifest: Manifest, sets: dict[str, AnyClips], 
         notes.append(f"left out (data.unknown is off): {', '.join(left_out)}")
     if not config.unknown:
         notes.append("no class _unknown_: a spotter takes whatever it hears for one of its words without it "
-                     "(--data.unknown --data.added-talk 120)")
+                     "(recipe spotter, or --data.unknown)")
     if isinstance(sets["training"], JoinedClips):
         notes.append(f"{_n_synthetic(sets['training'])} of the training clips are synthetic")
     rates = Counter(rate for clips in sets.values() for rate in clips.rates.tolist())

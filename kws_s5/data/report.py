@@ -165,8 +165,8 @@ def _speakers(manifest: Manifest) -> Iterable[Finding]:
                       "results look too good otherwise")
     elif len(speakers) < FEW_SPEAKERS:
         yield Finding("speakers", "advice", f"{len(speakers)} speakers",
-                      "record more people if the model is to understand everybody, or train with synthetic ones too: "
-                      "--data.added-voices 40")
+                      "record more people if the model is to understand everybody, or let synthetic ones help: recipe "
+                      "spotter")
     shared = shared_speakers(manifest.clips)
     if shared:
         yield Finding("shared_speakers", "advice", f"{len(shared)} speakers are in more than one split",
