@@ -63,8 +63,8 @@ def parse(name: str, options: list[str]) -> Run:
         resume: tyro.conf.FlagCreatePairsOff[bool] = False
         """Go on where the run in --training.out stopped, by whatever means."""
         overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-        """Start anew in a folder that holds a run already; its model stays until an epoch has ended, as
-        model.previous.safetensors."""
+        """Start anew in a folder that holds a run already; its model stays until the new run has ended,
+        as model.previous.safetensors."""
 
     options = ["--training.init" + o.removeprefix("--init") if o.split("=")[0] == "--init" else o for o in options]
     recipe = RECIPES[name]

@@ -1,7 +1,7 @@
 """The folder of a run: one process in it at a time, not overwritten by accident, resumed with the same options.
 
 What an earlier run left is removed only when the new one is about to start: a mistake in the options costs nothing. Its
-model stays, as model.previous.safetensors, until an epoch of the new run has given another one.
+model stays, as model.previous.safetensors, until the new run has ended.
 """
 
 import json
@@ -123,14 +123,14 @@ def _clear(out: Path, init: Path | None) -> None:
             shutil.copyfile(init, temporary)
     for name in FILES:
         (out / name).unlink(missing_ok=True)
-    if (out / PREVIOUS).exists():  # no epoch has ended since: what else is here knows nothing
+    if (out / PREVIOUS).exists():  # no run has ended since: what else is here knows less
         (out / MODEL_FILE).unlink(missing_ok=True)
     elif (out / MODEL_FILE).exists():
         os.replace(out / MODEL_FILE, out / PREVIOUS)
 
 
 def forget_previous(out: Path) -> None:
-    """Removes the model of the run that was replaced: this one has a model of its own."""
+    """Removes the model of the run that was replaced: this one has ended and has a model of its own."""
     if rank_zero_only.rank == 0:
         (out / PREVIOUS).unlink(missing_ok=True)
 

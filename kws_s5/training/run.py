@@ -20,7 +20,7 @@ from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 
-from kws_s5.bundle import MODEL_FILE
+from kws_s5.bundle import MODEL_FILE, find
 from kws_s5.config import RunConfig
 from kws_s5.data.build import build
 from kws_s5.data.splits import Splits
@@ -75,6 +75,8 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
             return out
         if resume and not resuming:
             console.print(f"nothing to resume in {out}: starting")
+        if config.training.init and not resuming:
+            find(config.training.init)  # before minutes of preparing data
         splits = splits or build(config.data)
         config = completed(config, splits)
         if resuming:
@@ -86,6 +88,7 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
         try:
             _fit(task, out, console)
             finish(task, _trainer(config), out, console, command=command)
+            forget_previous(out)
         except OSError as error:
             if error.errno not in CANNOT_WRITE:
                 raise
@@ -93,7 +96,7 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
             raise UserError(f"{out}: {reason}; make room, then go on with --resume") from error
         finally:
             if (out / PREVIOUS).exists():
-                console.print(f"no epoch has ended; the model that was here before is {out / PREVIOUS}")
+                console.print(f"this run has not ended: the model that was here before is still {out / PREVIOUS}")
     return out
 
 
@@ -140,7 +143,6 @@ def _fit(task: Task, out: Path, console: Console) -> None:
 
     def keep_model(task: Task, why: str) -> None:
         save_model(task, out / MODEL_FILE, {"chosen": why, "validation": task.scores})
-        forget_previous(out)
 
     def announce(row: dict[str, float], is_best: bool) -> None:
         console.print(epoch_line(row, training.epochs, is_best))
