@@ -69,6 +69,7 @@ class KeywordData:
             require(getattr(self, name) >= 0, f"data.{name}", getattr(self, name), "0 or more")
         require(not self.added_talk or self.unknown, "data.added_talk", self.added_talk,
                 "0 without data.unknown: talk is the class _unknown_")
+        require(len(set(self.accents)) == len(self.accents), "data.accents", self.accents, "a list without repetitions")
         require(not self.added_voices or self.root != "synthetic", "data.added_voices", self.added_voices,
                 "0 where all voices are synthetic: set data.synthetic_voices")
 

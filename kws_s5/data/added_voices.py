@@ -6,6 +6,7 @@ Noises stand for ``_silence_`` where nobody has recorded the room. Validation an
 docs/experiments.md). Voices need the extra ``synth``.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from kws_s5.data.clips import Clips, Item
 from kws_s5.data.manifest import SILENCE, UNKNOWN, scan
 from kws_s5.data.store import open_store
 from kws_s5.data.synthetic_noise import noise_in_cache
+from kws_s5.errors import UserError
+from kws_s5.samples import shown
 
 
 def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str], *, noise: bool) -> list[Clips]:
@@ -41,17 +44,33 @@ def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str]
 
 
 def _words(config: KeywordData, keywords: Sequence[str], others: Sequence[str] | None) -> Path:
-    from kws_s5.data.espeak import ACCENTS
+    from kws_s5.data.espeak import ACCENTS, pronounce
     from kws_s5.data.synthetic import FILLERS, synthesise_in_cache
+    accent = (config.accents or ACCENTS)[0]
+    sounds = pronounce(keywords, accent)
+    _check_said(keywords, sounds, accent)
     unknown = []
     if others is not None:
         spare = [word for word in others if word not in (UNKNOWN, SILENCE)] or list(FILLERS)
-        spare = [word for word in spare if word not in keywords]
+        spare = [word for word, sound in zip(spare, pronounce(spare, accent), strict=True) if sound not in sounds]
         n = len(spare) if config.unknown_share >= 1 else round(config.unknown_share * len(keywords))
         unknown = choose(spare, max(1, n), config.seed)
     return synthesise_in_cache(config.cache, words=(*keywords, *unknown), n_voices=config.added_voices,
                                n_takes=config.synthetic_takes, seed=config.seed, rate=round(config.rate),
                                seconds=min(config.seconds or 1.0, 60.0), accents=config.accents or ACCENTS)
+
+
+def _check_said(keywords: Sequence[str], sounds: Sequence[str], accent: str) -> None:
+    """Words that the synthesiser cannot read would be taught as something else."""
+    strange = [word for word in keywords if accent.startswith("en") and not re.search("[A-Za-z0-9]", word)]
+    if strange:
+        raise UserError(f"data.added_voices: {shown(strange[0])!r} cannot be read in English; name its language with "
+                        "data.accents, or set data.added_voices 0")
+    for word, sound in zip(keywords, sounds, strict=True):
+        first = keywords[sounds.index(sound)]
+        if first != word:
+            raise UserError(f"data.added_voices: {shown(first)!r} and {shown(word)!r} sound the same in {accent}; name "
+                            "another language with data.accents, or set data.added_voices 0")
 
 
 def _talk(config: KeywordData, keywords: Sequence[str]) -> Path:
@@ -69,6 +88,8 @@ def _clips(config: KeywordData, root: Path, names: Sequence[str]) -> Clips:
     items = []
     for clip in clips:
         row = store.rows[clip.id]
+        if not store.readable(clip.id):
+            raise UserError(f"{root}: is damaged; remove this folder, it will be made again")
         label = clip.word if clip.word in target else UNKNOWN
         items.append(Item(f"synthetic: {clip.id}", row, 0, int(store.index["length"][row]), 1.0, target[label]))
     return Clips(store, items, seconds=config.seconds, pad=config.pad, random_windows=True, seed=config.seed)

@@ -3,10 +3,13 @@
 import hashlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import soundfile
 
 from kws_s5.errors import UserError
 from kws_s5.lock import locked
@@ -50,7 +53,15 @@ def made_once(kind: str, made_from: list, make: Callable[[Path], object], *, cac
     key = json.dumps(made_from, sort_keys=True, default=list)
     folder = cache_folder(cache) / f"{kind}-{hashlib.sha1(key.encode()).hexdigest()[:12]}"
     with locked(folder.with_name(f".{folder.name}.lock")):
-        make(folder)
+        for left in folder.parent.glob(f".{folder.name}.*"):  # by a process that was killed
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+        try:
+            with filling(folder):
+                make(folder)
+        except soundfile.SoundFileError as error:
+            raise UserError(f"{folder}: synthetic sound cannot be kept there ({error}); free some space or choose "
+                            "another folder with data.cache") from None
     return folder
 
 

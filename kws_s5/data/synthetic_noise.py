@@ -12,6 +12,7 @@ from kws_s5.atomic import new_folder
 from kws_s5.data.cache import made_once
 from kws_s5.data.manifest import SILENCE
 from kws_s5.data.synthetic_sound import chirps, coloured_noise, hum, pcm16
+from kws_s5.errors import UserError
 
 FORMAT = 1  # raised when the same parameters make other sound
 N_NOISES, SECONDS = 60, 3.0
@@ -20,6 +21,10 @@ LEVELS = (-70.0, -25.0)  # dB of full scale: from a quiet room to a loud street
 
 def noise_in_cache(*, seed: int = 0, rate: int = 16000, cache: str = "") -> Path:
     """A folder of the user's cache (or of ``cache``) with noises at ``rate`` Hz in _silence_/; made once."""
+    if not 2000 <= rate <= 192_000:
+        raise UserError(f"data.rate = {rate}: noise for {SILENCE} is made at 2,000 to 192,000 Hz; record some in "
+                        "_background_noise_")
+
     def make(folder: Path) -> None:
         if not folder.exists():
             with new_folder(folder) as temporary:

@@ -3,6 +3,7 @@
     root/_unknown_/<speaker>_nohash_<n>.wav, some seconds each. Deterministic by seed. Needs the extra ``synth``.
 """
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from kws_s5.data.sentences import sentence, vocabulary
 from kws_s5.data.synthetic_session import at_once, record
 from kws_s5.data.synthetic_sound import pcm16
 from kws_s5.data.synthetic_voices import draw_voices
+from kws_s5.errors import UserError
 
 FORMAT = 1  # raised when the same parameters make other sound
 SENTENCES = 6  # of each voice
@@ -35,6 +37,8 @@ def talk_in_cache(keywords: Sequence[str], *, n_voices: int, seed: int = 0, rate
     Raises:
         UserError: the synthesiser is missing, or there are not so many voices.
     """
+    if not 2000 <= rate <= 192_000:
+        raise UserError(f"data.rate = {rate}: synthetic voices speak at 2,000 to 192,000 Hz")
     voices = draw_voices(n_voices, accents, seed)
     made_from = [FORMAT, version(), sorted(keywords), n_voices, seed, rate, list(accents)]
 
@@ -51,7 +55,7 @@ def talk_in_cache(keywords: Sequence[str], *, n_voices: int, seed: int = 0, rate
 
 def sounding_like(keywords: Sequence[str], accent: str = ACCENTS[0]) -> set[str]:
     """The keywords, and the words of our sentences that sound the same (no, know)."""
-    words, said = vocabulary(), [keyword.lower().replace("_", " ") for keyword in keywords]
+    words, said = vocabulary(), [re.sub("[_-]+", " ", keyword.lower()) for keyword in keywords]
     sounds = pronounce([*words, *said], accent)
     taboo = set(sounds[len(words):])
     return set(said) | {word for word, sound in zip(words, sounds, strict=False) if sound in taboo}

@@ -6,7 +6,9 @@ Times are seconds from the start of the recording. SRT and Audacity files descri
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from kws_s5.listening.scan import FileResult
@@ -21,6 +23,13 @@ SHORTEST = 0.2  # seconds that a subtitle stays
 def as_text(results: Sequence[FileResult], format: Format, *, header: bool = True) -> str:
     """All results in one text that ends with a line break (or is empty)."""
     return {"table": _table, "json": _json, "csv": _csv, "audacity": _audacity, "srt": _srt}[format](results, header)
+
+
+def may_replace(path: Path, format: Format) -> bool:
+    """Whether a file holds what this format looks like (or nothing): an earlier result, not somebody's notes."""
+    first = path.read_text(encoding="utf-8", errors="replace").split("\n", 2)
+    timed = {"audacity": r"[\d.]+\t[\d.]+\t.*", "srt": r"\d+\n\d+:\d+:\d+,\d+ --> .*"}[format]
+    return first == [""] or re.match(timed, "\n".join(first)) is not None
 
 
 def as_dict(result: FileResult) -> dict[str, Any]:

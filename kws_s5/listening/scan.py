@@ -5,6 +5,7 @@
 A file that cannot be read is a result with an error; the others are not held up by it.
 """
 
+import itertools
 import multiprocessing
 import os
 import time
@@ -22,6 +23,7 @@ from kws_s5.samples import shown
 from kws_s5.spotter import KeywordSpotter, open_model
 
 BLOCK = 4.0  # seconds
+LONGEST_NAME = 160  # bytes of a recording's name that files about it bear: their own parts have to fit too
 WORTH = 300.0  # seconds of sound below which starting processes costs more than it saves
 Progress = Callable[[float], None]  # told the seconds of sound heard so far, of all files
 
@@ -69,7 +71,7 @@ def scan(files: Sequence[str | Path], options: ScanOptions, *, processes: int = 
         yield from _in_processes(files, options, n, progress)
         return
     before = 0.0
-    for file, name, seconds in zip(files, _names(files), lengths, strict=True):
+    for file, name, seconds in zip(files, different_names(files), lengths, strict=True):
         yield scan_file(file, spotter, options, name=name, progress=_shifted(progress, before))
         before += seconds
 
@@ -115,10 +117,22 @@ def scan_file(file: str | Path, spotter: KeywordSpotter, options: ScanOptions, *
     return FileResult(shown(file), tuple(events), seconds, rate, error, spotter.remark, tuple(map(str, hits)))
 
 
-def _names(files: Sequence[str | Path]) -> list[str]:
-    """A different name for each file: its stem, numbered where others have the same."""
-    stems = [Path(file).stem for file in files]
-    return [stem if stems.count(stem) == 1 else f"{stem}-{i}" for i, stem in enumerate(stems)]
+def different_names(files: Sequence[str | Path]) -> list[str]:
+    """A different name for each file: its stem, shortened where a suffix would not fit, numbered where it is taken."""
+    stems = [_shortened(Path(file).stem) for file in files]
+    taken, names = {stem for stem in stems if stems.count(stem) == 1}, []
+    for stem in stems:
+        name = stem
+        numbered = (f"{stem}-{i}" for i in itertools.count())
+        while stems.count(stem) > 1 and (name == stem or name in taken):
+            name = next(numbered)
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def _shortened(stem: str) -> str:
+    return os.fsdecode(os.fsencode(stem)[:LONGEST_NAME])
 
 
 def _saver(options: ScanOptions, spotter: KeywordSpotter, name: str, rate: float) -> HitSaver | None:
@@ -143,7 +157,7 @@ def _in_processes(files: Sequence[str | Path], options: ScanOptions, n: int,
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     heard = context.Array("d", len(files), lock=False)
     with ProcessPoolExecutor(n, context, _begin, (options, heard)) as pool:
-        names = _names(files)
+        names = different_names(files)
         jobs = [pool.submit(_work, str(file), names[i], i) for i, file in enumerate(files)]
         try:
             for job in jobs:

@@ -157,7 +157,8 @@ def _check(arguments: Arguments, files: Sequence[Path]) -> None:
 def _deliver(arguments: Arguments, results: list) -> None:
     """The text to --out, or to the terminal."""
     from kws_s5.atomic import write_text
-    from kws_s5.listening.formats import ONE_FILE, SUFFIX, as_text
+    from kws_s5.listening.formats import ONE_FILE, SUFFIX, as_text, may_replace
+    from kws_s5.listening.scan import different_names
 
     if not arguments.out:
         print(as_text(results, arguments.format), end="")
@@ -166,10 +167,11 @@ def _deliver(arguments: Arguments, results: list) -> None:
     if arguments.format not in ONE_FILE or len(results) == 1:
         write_text(out, as_text(results, arguments.format))
         return
-    stems = [Path(result.file).stem for result in results]
-    for i, (stem, result) in enumerate(zip(stems, results, strict=True)):
-        name = stem if stems.count(stem) == 1 else f"{stem}-{i}"  # players look for subtitles by the recording's name
-        write_text(out / f"{name}{SUFFIX[arguments.format]}", as_text([result], arguments.format))
+    for name, result in zip(different_names([result.file for result in results]), results, strict=True):
+        path = out / f"{name}{SUFFIX[arguments.format]}"  # players look for subtitles by the recording's name
+        if path.exists() and not may_replace(path, arguments.format):
+            raise UserError(f"{path}: is there already and holds something else; name another folder with --out")
+        write_text(path, as_text([result], arguments.format))
 
 
 @contextmanager

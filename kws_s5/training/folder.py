@@ -98,8 +98,12 @@ def check_finished(out: Path, config: RunConfig) -> None:
 
 def first_model(out: Path, config: RunConfig, *, resuming: bool) -> str:
     """The model to start from (name, file or run folder), or "": on resuming the run's own copy of it."""
-    own = resuming and bool(config.training.init) and (out / INIT).exists()
-    return str(out / INIT) if own else config.training.init
+    init = config.training.init
+    if resuming and init and (out / INIT).exists():
+        return str(out / INIT)
+    # a run that replaces its own start was stopped and is begun again: what it had reached is not where it starts
+    itself = bool(init) and (out / PREVIOUS).exists() and find(init).resolve() == (out / MODEL_FILE).resolve()
+    return str(out / PREVIOUS) if itself else init
 
 
 def record_config(out: Path, config: RunConfig, *, resuming: bool, init: str = "") -> None:

@@ -75,6 +75,8 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
             return out
         if resume and not resuming:
             console.print(f"nothing to resume in {out}: starting")
+        elif resuming and not (out / CHECKPOINT).exists():
+            console.print(f"{out / CHECKPOINT} is missing: starting anew")
         if config.training.init and not resuming:
             find(config.training.init)  # before minutes of preparing data
         splits = splits or build(config.data)

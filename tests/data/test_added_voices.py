@@ -119,6 +119,37 @@ def test_without_a_recorded_room_noise_stands_for_silence_in_training(root: Path
     assert any("made-up noise" in note for note in splits.report["notes"])
 
 
+@pytest.mark.parametrize(("words", "options", "told"), [
+    (("\u662f", "stop"), {}, "cannot be read in English"), (("two", "too"), {}, "sound the same"),
+    (("two", "stop"), {"rate": 500.0}, "2,000"), (("two", "stop"), {"accents": ("de", "de")}, "repetitions")])
+def test_words_that_cannot_be_taught_by_voices_are_refused(root: Path, tmp_path: Path, words: tuple, options: dict,
+                                                           told: str) -> None:
+    for word in words:
+        (tmp_path / word).symlink_to(root / "stop")
+    with pytest.raises(UserError, match=told) as error:
+        build(KeywordData(root=str(tmp_path), cache=str(root.parent / "cache"), added_voices=4, **options))
+    assert "\n" not in str(error.value)
+
+
+def test_a_filler_that_sounds_like_a_keyword_is_left_out(root: Path, tmp_path: Path) -> None:
+    for word in ("Cat", "Dog", "treee"):
+        (tmp_path / word).symlink_to(root / "stop")
+    splits = build(KeywordData(root=str(tmp_path), cache=str(root.parent / "cache"), unknown=True, unknown_share=1.0,
+                               **VOICES))
+    said = {id.split("/")[0].removeprefix("synthetic: ") for id in splits.train.ids if id.startswith("synthetic: ")}
+    assert {"Cat", "Dog", "bed"} < said and not {"cat", "dog"} & said
+
+
+def test_a_damaged_cache_is_told(root: Path, tmp_path: Path) -> None:
+    wanted = KeywordData(root=str(root), cache=str(tmp_path / "cache"), words=("lights_on", "stop"), unknown=True,
+                         added_talk=3)
+    build(wanted)
+    for path in (tmp_path / "cache").glob("talk-*/_unknown_/*.wav"):
+        path.write_bytes(b"")
+    with pytest.raises(UserError, match="damaged; remove this folder"):
+        build(wanted)
+
+
 def test_talk_needs_its_class() -> None:
     with pytest.raises(UserError, match="_unknown_"):
         KeywordData(root="mine", added_talk=4)

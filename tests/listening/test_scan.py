@@ -11,6 +11,7 @@ import soundfile
 from kws_s5.audio import load_audio, save_wav
 from kws_s5.events import Event
 from kws_s5.listening.hits import HitSaver
+from kws_s5.listening.scan import different_names
 from kws_s5.listening.scan_cli import main
 from kws_s5.spotter import KeywordSpotter
 
@@ -111,6 +112,25 @@ def test_label_files_of_several_recordings_go_to_a_folder(model, file, capsys, t
     other.write_bytes(file.read_bytes())
     assert run(capsys, file, other, "--model", model, "--format", "srt", "--out", tmp_path / "named")[0] == 0
     assert sorted(p.name for p in (tmp_path / "named").iterdir()) == ["other.srt", "talk.srt"]
+
+
+@pytest.mark.parametrize("format", ["srt", "audacity"])
+def test_a_folder_of_results_replaces_its_own_files_only(model, file, tmp_path, capsys, format) -> None:
+    other, out = file.with_name("other.wav"), tmp_path / "out"
+    other.write_bytes(file.read_bytes())
+    for _ in range(2):  # again is no mistake
+        assert run(capsys, file, other, "--model", model, "--format", format, "--out", out)[0] == 0
+    notes = out / ("talk.srt" if format == "srt" else "talk.txt")
+    notes.write_text("what was said\n")
+    status, _, err = run(capsys, file, other, "--model", model, "--format", format, "--out", out)
+    assert status == 2 and "something else" in err and notes.read_text() == "what was said\n"
+
+
+def test_every_recording_has_a_name_of_its_own() -> None:
+    assert different_names(["a-1.wav", "a.wav", "b/a.wav", "c/a.wav"]) == ["a-1", "a-0", "a-2", "a-3"]
+    long = "\u00e4" * 125
+    names = different_names([f"{long}1.wav", f"{long}2.wav", "short.wav"])
+    assert len(set(names)) == 3 and names[2] == "short" and all(len(name.encode()) <= 170 for name in names)
 
 
 @pytest.mark.parametrize(("options", "says"), [

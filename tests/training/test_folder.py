@@ -160,6 +160,26 @@ def test_the_old_model_stays_until_the_new_run_has_ended(old: Path, at: int, acc
     assert not (old / PREVIOUS).exists() and not same(weights(old), model) and PREVIOUS not in capsys.readouterr().out
 
 
+def test_a_run_that_replaces_its_own_start_begins_again_where_it_began(old: Path) -> None:
+    model, config = weights(old), toy_config(out=str(old), init=str(old), epochs=2)
+    for at in (1, 40):  # stopped before and after an epoch has given a model
+        with pytest.raises(KeyboardInterrupt):
+            train(config, splits=breaking(at, interrupt), overwrite=True)
+        assert same(weights(old / INIT), model) and same(weights(old / PREVIOUS), model)
+        assert not same(weights(old), model)
+
+
+def test_a_run_without_its_checkpoint_says_that_it_starts_anew_and_keeps_the_model(
+        old: Path, capsys: pytest.CaptureFixture) -> None:
+    model = weights(old)
+    (old / "last.ckpt").unlink()
+    (old / "results.json").unlink()
+    with pytest.raises(KeyboardInterrupt):
+        train(toy_config(out=str(old), epochs=2, average_from=0.5), splits=breaking(40, interrupt), resume=True)
+    assert "last.ckpt is missing: starting anew" in capsys.readouterr().out.replace("\n", "")
+    assert same(weights(old / PREVIOUS), model)
+
+
 def test_a_diverged_training_leaves_the_old_model(old: Path) -> None:
     model, config = weights(old), toy_config(out=str(old))
     with pytest.raises(UserError, match="diverged"):
