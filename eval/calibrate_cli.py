@@ -75,7 +75,7 @@ def _run(arguments: Arguments) -> None:
     bundle.metrics = {**bundle.metrics, "calibration": {k: v for k, v in report.items() if k != "by_word"}}
     out = Path(arguments.out).expanduser() if arguments.out else _default_out(path)
     useless = report["miss_rate"] is not None and report["miss_rate"] > MOST_MISSED
-    store = not arguments.dry_run and (not useless or bool(arguments.out))
+    store = not arguments.dry_run and (not useless or out.resolve() != path.resolve())
     if store:
         _save(bundle, out)
     if arguments.json:

@@ -64,7 +64,7 @@ def _report(bundle: Bundle, source: Source, arguments: Arguments, out: Path) -> 
     print(f"Words at {found['rows'][0]['name']}:")
     console.print(report.class_table(found["rows"][0]))
     for line in source.remarks:
-        console.print(line, markup=False)
+        console.print(f"note: {line}", markup=False, soft_wrap=True)
     console.print("written: " + ", ".join(map(str, written)), markup=False, soft_wrap=True)
 
 

@@ -97,13 +97,20 @@ def check_finished(out: Path, config: RunConfig) -> None:
 
 
 def first_model(out: Path, config: RunConfig, *, resuming: bool) -> str:
-    """The model to start from (name, file or run folder), or "": on resuming the run's own copy of it."""
+    """The model to start from (name, file or run folder), or "": on resuming the run's own copy of it.
+
+    Only the first process asks; the others get its weights. UserError: there is no such model.
+    """
     init = config.training.init
-    if resuming and init and (out / INIT).exists():
+    if not init or rank_zero_only.rank != 0:
+        return init
+    if resuming and (out / INIT).exists():
         return str(out / INIT)
     # a run that replaces its own start was stopped and is begun again: what it had reached is not where it starts
-    itself = bool(init) and (out / PREVIOUS).exists() and find(init).resolve() == (out / MODEL_FILE).resolve()
-    return str(out / PREVIOUS) if itself else init
+    itself = Path(init).expanduser().resolve() in (out.resolve(), (out / MODEL_FILE).resolve())
+    if itself and (out / PREVIOUS).exists():
+        return str(out / PREVIOUS)
+    return init if find(init) else ""
 
 
 def record_config(out: Path, config: RunConfig, *, resuming: bool, init: str = "") -> None:

@@ -20,7 +20,7 @@ from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 
-from kws_s5.bundle import MODEL_FILE, find
+from kws_s5.bundle import MODEL_FILE
 from kws_s5.config import RunConfig
 from kws_s5.data.build import build
 from kws_s5.data.splits import Splits
@@ -77,14 +77,12 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
             console.print(f"nothing to resume in {out}: starting")
         elif resuming and not (out / CHECKPOINT).exists():
             console.print(f"{out / CHECKPOINT} is missing: starting anew")
-        if config.training.init and not resuming:
-            find(config.training.init)  # before minutes of preparing data
+        init = first_model(out, config, resuming=resuming)  # a mistake shows before minutes of preparing data
         splits = splits or build(config.data)
         config = completed(config, splits)
         if resuming:
             check_config(out, config)
         _trainer(config)  # shows mistakes in the options while nothing is written yet
-        init = first_model(out, config, resuming=resuming)
         task = _task(config, splits, out, console, resuming=resuming, init=init)
         record_config(out, config, resuming=resuming, init=init)
         try:

@@ -167,6 +167,7 @@ def test_a_run_that_replaces_its_own_start_begins_again_where_it_began(old: Path
             train(config, splits=breaking(at, interrupt), overwrite=True)
         assert same(weights(old / INIT), model) and same(weights(old / PREVIOUS), model)
         assert not same(weights(old), model)
+        (old / "model.safetensors").unlink()  # as if it had been killed before the first epoch
 
 
 def test_a_run_without_its_checkpoint_says_that_it_starts_anew_and_keeps_the_model(
