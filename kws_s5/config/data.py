@@ -42,7 +42,7 @@ class KeywordData:
     """Folder for decoded clips; empty: the user's cache folder."""
     synthetic_voices: int = 40
     synthetic_takes: int = 2
-    """Size of the synthetic set: voices, and takes of each word and voice."""
+    """Size of the synthetic set: voices, and takes of each word and voice (of added voices too)."""
     added_voices: int = 0
     """Few people have recorded? Let this many synthetic voices say the words too, read as the folders are called, in
     training only (extra: synth; 40 is a good start)."""

@@ -70,6 +70,7 @@ DO = (
     "ride right run say see sell send show sing sit sleep speak stand start stay stop study swim take talk teach "
     "tell think throw travel try turn understand use visit wait walk want wash watch wear win work write"
 )
+# by what they do in PATTERNS: DID takes an object, WENT takes none
 SINGLE = {"NOUN": NOUNS, "ADJECTIVE": ADJECTIVES, "DID": DID_IT, "WENT": WENT, "ADVERB": ADVERBS,
           "PREPOSITION": PREPOSITIONS, "THE": THE, "SHE": SHE, "DO": DO}
 KINDS: dict[str, Sequence[str]] = {

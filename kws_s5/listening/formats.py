@@ -27,9 +27,10 @@ def as_text(results: Sequence[FileResult], format: Format, *, header: bool = Tru
 
 def may_replace(path: Path, format: Format) -> bool:
     """Whether a file holds what this format looks like (or nothing): an earlier result, not somebody's notes."""
-    first = path.read_text(encoding="utf-8", errors="replace").split("\n", 2)
-    timed = {"audacity": r"[\d.]+\t[\d.]+\t.*", "srt": r"\d+\n\d+:\d+:\d+,\d+ --> .*"}[format]
-    return first == [""] or re.match(timed, "\n".join(first)) is not None
+    with open(path, encoding="utf-8", errors="replace") as file:
+        start = file.read(1000)
+    timed = {"audacity": r"[\d.]+\t[\d.]+\t", "srt": r"\d+\n\d+:\d+:\d+,\d+ --> "}[format]
+    return not start or re.match(timed, start) is not None
 
 
 def as_dict(result: FileResult) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _run(arguments: Arguments) -> int:
             if streamed:
                 print(formats.as_text([result], arguments.format, header=i == 0), end="", flush=True)
     if not streamed:
-        _deliver(arguments, results)
+        _deliver(arguments, files, results)
     n = sum(len(result.events) for result in results)
     if not arguments.quiet:
         heard = formats.clock(sum(result.seconds for result in results))
@@ -138,7 +138,7 @@ def default_model() -> str:
 
 def _check(arguments: Arguments, files: Sequence[Path]) -> None:
     """Mistakes that would show only after hours of listening, or cost a recording."""
-    from kws_s5.listening.formats import ONE_FILE
+    from kws_s5.listening.formats import ONE_FILE, may_replace
 
     several = arguments.format in ONE_FILE and len(files) > 1
     if several and not arguments.out:
@@ -150,15 +150,25 @@ def _check(arguments: Arguments, files: Sequence[Path]) -> None:
         raise UserError(f"--out {out}: is one of the recordings; name another file")
     if arguments.out and out.exists() and out.is_dir() != several:
         raise UserError(f"--out {out}: {'is a file; name a folder' if several else 'is a folder; name a file'}")
+    for path in _outputs(arguments, files) if several else ():
+        if path.is_file() and not may_replace(path, arguments.format):
+            raise UserError(f"{path}: is there already and holds something else; name another folder with --out")
     if arguments.save_hits and hits.exists() and not hits.is_dir():
         raise UserError(f"--save-hits {hits}: is a file; name a folder")
 
 
-def _deliver(arguments: Arguments, results: list) -> None:
+def _outputs(arguments: Arguments, files: Sequence[Path]) -> list[Path]:
+    """The file in --out for each recording, named like it: players look for subtitles so."""
+    from kws_s5.listening.formats import SUFFIX
+    from kws_s5.listening.scan import different_names
+
+    return [Path(arguments.out).expanduser() / f"{name}{SUFFIX[arguments.format]}" for name in different_names(files)]
+
+
+def _deliver(arguments: Arguments, files: Sequence[Path], results: list) -> None:
     """The text to --out, or to the terminal."""
     from kws_s5.atomic import write_text
-    from kws_s5.listening.formats import ONE_FILE, SUFFIX, as_text, may_replace
-    from kws_s5.listening.scan import different_names
+    from kws_s5.listening.formats import ONE_FILE, as_text
 
     if not arguments.out:
         print(as_text(results, arguments.format), end="")
@@ -167,10 +177,7 @@ def _deliver(arguments: Arguments, results: list) -> None:
     if arguments.format not in ONE_FILE or len(results) == 1:
         write_text(out, as_text(results, arguments.format))
         return
-    for name, result in zip(different_names([result.file for result in results]), results, strict=True):
-        path = out / f"{name}{SUFFIX[arguments.format]}"  # players look for subtitles by the recording's name
-        if path.exists() and not may_replace(path, arguments.format):
-            raise UserError(f"{path}: is there already and holds something else; name another folder with --out")
+    for path, result in zip(_outputs(arguments, files), results, strict=True):
         write_text(path, as_text([result], arguments.format))
 
 

@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 
 from kws_s5.bundle import MODEL_FILE, Bundle, load
 from kws_s5.errors import UserError
+from kws_s5.training.folder import forget_previous
 from kws_s5.training.objective import Sums, better
 from kws_s5.training.results import results_of, write_results
 from kws_s5.training.screen import print_results, quantity
@@ -26,6 +27,7 @@ def finish(task: Task, trainer: pl.Trainer, out: Path, console: Console, *, comm
     if rank_zero_only.rank != 0:
         return
     save_model(task, out / MODEL_FILE, {"chosen": chosen, "validation": validation, "test": test})
+    forget_previous(out)  # before results.json, which says that the run has ended
     results = results_of(task, chosen=chosen, validation=validation, test=test, confusion=confusion, command=command)
     write_results(out, task, results)
     print_results(console, results)
@@ -35,6 +37,9 @@ def finish(task: Task, trainer: pl.Trainer, out: Path, console: Console, *, comm
 def choose(task: Task, trainer: pl.Trainer, out: Path, console: Console) -> tuple[str, dict[str, float]]:
     """Leaves the chosen weights in ``task.model``; returns what they are and their validation scores."""
     progress, objective = task.progress, task.objective
+    if not progress.best:  # of a version that went on after a validation without numbers
+        raise UserError(f"{out}: no epoch gave numbers on the validation clips: training diverged; start anew with "
+                        "--overwrite and a lower --optim.lr and --optim.ssm-lr")
     averaged = task.average.weights()
     if averaged is not None:
         task.model.load_state_dict(averaged)
@@ -44,9 +49,6 @@ def choose(task: Task, trainer: pl.Trainer, out: Path, console: Console) -> tupl
                       f"(best epoch: {quantity(name, progress.best[name])})")
         if better(objective, scores, progress.best):
             return "averaged weights", scores
-    if not progress.best:  # of a version that went on after a validation without numbers
-        raise UserError(f"{out}: no epoch gave numbers on the validation clips: training diverged; start anew with "
-                        "--overwrite and a lower --optim.lr and --optim.ssm-lr")
     best = load(out / MODEL_FILE)
     task.model.load_state_dict(best.model.state_dict())
     return f"epoch {progress.best_epoch}", progress.best

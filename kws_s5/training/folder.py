@@ -110,7 +110,8 @@ def first_model(out: Path, config: RunConfig, *, resuming: bool) -> str:
     itself = Path(init).expanduser().resolve() in (out.resolve(), (out / MODEL_FILE).resolve())
     if itself and (out / PREVIOUS).exists():
         return str(out / PREVIOUS)
-    return init if find(init) else ""
+    find(init)
+    return init
 
 
 def record_config(out: Path, config: RunConfig, *, resuming: bool, init: str = "") -> None:
@@ -142,8 +143,7 @@ def _clear(out: Path, init: Path | None) -> None:
 
 def forget_previous(out: Path) -> None:
     """Removes the model of the run that was replaced: this one has ended and has a model of its own."""
-    if rank_zero_only.rank == 0:
-        (out / PREVIOUS).unlink(missing_ok=True)
+    (out / PREVIOUS).unlink(missing_ok=True)
 
 
 def _of_a_run(path: Path) -> bool:

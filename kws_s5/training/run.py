@@ -34,7 +34,6 @@ from kws_s5.training.folder import (
     check_config,
     check_finished,
     first_model,
-    forget_previous,
     record_config,
     run_folder,
 )
@@ -88,7 +87,6 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
         try:
             _fit(task, out, console)
             finish(task, _trainer(config), out, console, command=command)
-            forget_previous(out)
         except OSError as error:
             if error.errno not in CANNOT_WRITE:
                 raise
@@ -110,7 +108,7 @@ def _task(config: RunConfig, splits: Splits, out: Path, console: Console, *, res
     counts = f"{len(splits.train):,} / {len(splits.validation):,} / {len(splits.test):,}"
     console.print(f"{config.name}: {n_parameters:,} parameters; training / validation / test examples: {counts}")
     for note in splits.report.get("notes", ()):
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        console.print(f"note: {note}")
     print_groups(console, task.model, config.optim)
     if resuming and (out / CHECKPOINT).exists():
         _restore(task, out / CHECKPOINT)

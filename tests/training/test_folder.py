@@ -2,14 +2,13 @@
 
 import os
 import shutil
-import signal
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from toys import Tones, log, tones, toy_config
+from toys import breaking, fail, interrupt, log, tones, toy_config
 
 from kws_s5.bundle import load
 from kws_s5.config import KeywordData
@@ -37,34 +36,6 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
 
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
-
-
-class Breaks(Tones):
-    """Calls ``accident`` when the n-th training clip is read."""
-
-    def __init__(self, at: int, accident) -> None:
-        super().__init__(30, seed=1, moving=True)
-        self.left, self.accident = at, accident
-
-    def __getitem__(self, index: int):
-        self.left -= 1
-        if self.left == 0:
-            self.accident()
-        return super().__getitem__(index)
-
-
-def breaking(at: int, accident):
-    splits = tones()
-    splits.train = Breaks(at, accident)
-    return splits
-
-
-def fail() -> None:
-    raise RuntimeError("power cut")
-
-
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 def test_an_existing_run_is_not_overwritten_by_accident(finished: Path, tmp_path: Path) -> None:
@@ -179,6 +150,17 @@ def test_a_run_without_its_checkpoint_says_that_it_starts_anew_and_keeps_the_mod
         train(toy_config(out=str(old), epochs=2, average_from=0.5), splits=breaking(40, interrupt), resume=True)
     assert "last.ckpt is missing: starting anew" in capsys.readouterr().out.replace("\n", "")
     assert same(weights(old / PREVIOUS), model)
+
+
+def test_results_never_stand_beside_the_model_that_was_replaced(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next --overwrite would take the older model for the one to keep."""
+    def write(out: Path, *_: object) -> None:
+        assert not (out / PREVIOUS).exists() and (out / "model.safetensors").exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kws_s5.training.finish.write_results", write)
+    with pytest.raises(KeyboardInterrupt):
+        train(toy_config(out=str(old), epochs=1), splits=tones(), overwrite=True)
 
 
 def test_a_diverged_training_leaves_the_old_model(old: Path) -> None:

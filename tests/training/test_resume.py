@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from toys import Tones, tones, toy_config
+from toys import Tones, breaking, fail, interrupt, tones, toy_config
 
 from kws_s5.bundle import load
 from kws_s5.errors import UserError
@@ -19,35 +19,6 @@ from kws_s5.training.checkpoint import read_checkpoint
 from kws_s5.training.run import train
 
 SETTINGS = {"epochs": 3, "save_steps": 1, "average_from": 0.5, "balanced": True}
-
-
-class Breaks(Tones):
-    """Calls ``accident`` when the n-th training clip of this process is read."""
-
-    def __init__(self, at: int, accident) -> None:
-        super().__init__(30, seed=1, moving=True)
-        self.targets = [i % 3 for i in range(30)]  # not counted among the clips that are read
-        self.left, self.accident = at, accident
-
-    def __getitem__(self, index: int):
-        self.left -= 1
-        if self.left == 0:
-            self.accident()
-        return super().__getitem__(index)
-
-
-def fail() -> None:
-    raise RuntimeError("power cut")
-
-
-def interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-def breaking(at: int, accident):
-    splits = tones()
-    splits.train = Breaks(at, accident)
-    return splits
 
 
 def final(out: Path) -> tuple[dict, dict, list]:

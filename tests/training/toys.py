@@ -1,6 +1,8 @@
 """Small data in memory and a small model, for tests of the training."""
 
 import csv
+import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +51,33 @@ class Tones(Dataset):
 def tones() -> Splits:
     return Splits(Tones(30, seed=1, moving=True), Tones(12, seed=2), Tones(15, seed=3), LABELS, 3,
                   report={"source": "sines"}, note="sines made for a test")
+
+
+class Breaks(Tones):
+    """Calls ``accident`` when the n-th training clip of this process is read."""
+
+    def __init__(self, at: int, accident: Callable[[], None]) -> None:
+        super().__init__(30, seed=1, moving=True)
+        self.targets = [i % 3 for i in range(30)]  # not counted among the clips that are read
+        self.left, self.accident = at, accident
+
+    def __getitem__(self, index: int) -> Example:
+        self.left -= 1
+        if self.left == 0:
+            self.accident()
+        return super().__getitem__(index)
+
+
+def breaking(at: int, accident: Callable[[], None]) -> Splits:
+    return replace(tones(), train=Breaks(at, accident))
+
+
+def fail() -> None:
+    raise RuntimeError("power cut")
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
 
 
 def toy_config(**training: object) -> RunConfig:
