@@ -4,7 +4,7 @@
 
 The scan runs on tensors without memory; each launch is caught and its kernel compiled exactly as that launch asks for:
 the speech model's shapes, with constant, per-clip and per-step factors, one direction and both, float32 and float64.
-Spills (registers moved to local memory) mean that a chunk is too long for a thread: shorten STEPS in scan_triton.py.
+Spills (registers moved to local memory) mean that a chunk is too long for a thread: shorten STEPS in triton_launch.py.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from kws_s5.atomic import write_text
-from kws_s5.ssm import scan_triton, triton_kernels
+from kws_s5.ops.scan import triton_kernels, triton_launch
 
 WARPS = 4
 N, L, P = 16, 16000, 64  # the speech model at batch 16
@@ -115,8 +115,8 @@ def caught(dtype: torch.dtype, factor: str, direction: str) -> list[Launch]:
     initial = initial if direction == "forward" else None
     kernels = {name: Catch(name) for name in ("summarize", "rescan", "adjoint")}
     with patch.multiple(triton_kernels, **kernels):
-        xs = scan_triton.forward(a, Bu, initial, direction)
-        scan_triton.adjoint(a, xs, initial, xs, direction, True)
+        xs = triton_launch.forward(a, Bu, initial, direction)
+        triton_launch.adjoint(a, xs, initial, xs, direction, True)
     return launches
 
 

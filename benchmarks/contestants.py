@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 from kws_s5.model.layer import S5Layer
 from kws_s5.model.sequence import build_model
+from kws_s5.ops.scan import choice as scan
 from kws_s5.recipes.kws import kws35
-from kws_s5.ssm import scan
 
 LAYERS, H, STATES, CLASSES, RATE = 6, 96, 128, 35, 16000
 

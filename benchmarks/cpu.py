@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.contestants import BUILDERS, CLASSES, RATE, STATES, Contestant, build
 from kws_s5.atomic import write_text
-from kws_s5.ssm import scan_cpu
+from kws_s5.ops.scan import cpu as scan_cpu
 
 BASE, MINE = "s5-pytorch", "ours, compiled"
 LENGTHS = (1_000, 4_000, 16_000, 64_000, 256_000)

@@ -21,7 +21,7 @@ import torch
 from benchmarks import gpu_model, gpu_scan
 from benchmarks.gpu_clock import measure
 from kws_s5.atomic import write_json, write_text
-from kws_s5.ssm.scan import scan
+from kws_s5.ops.scan.choice import scan
 
 NO_DEVICE = "No CUDA device here: nothing was measured, the GPU figures stay open. (--rehearse tries the script.)"
 FACTORS = ("constant", "per clip", "per step")

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from kws_s5.atomic import write_json, write_text
-from kws_s5.audio import save_wav
+from kws_s5.audio.files import save_wav
 
 ROUNDS = 2
 EPOCHS = 4

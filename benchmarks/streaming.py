@@ -21,10 +21,10 @@ import torch
 
 from kws_s5.bundle import Bundle, load
 from kws_s5.eval.stream_scores import latencies
+from kws_s5.listening.metrics import Occurrence
+from kws_s5.listening.spotter import KeywordSpotter
 from kws_s5.model.sequence import build_model
 from kws_s5.recipes.kws import COMMANDS, kws12
-from kws_s5.spotter import KeywordSpotter
-from kws_s5.stream_metrics import Occurrence
 
 CHUNKS = (10, 20, 40, 80, 1000)  # ms
 STREAMS = 64
@@ -68,7 +68,7 @@ def kilobytes(bundle: Bundle, rate: float) -> float:
 
 def latency(bundle: Bundle, rate: int, n_words: int = 60) -> dict | None:
     """Median and 95th percentile in ms from the end of a synthesised word to its decision; None: none was found."""
-    from kws_s5.data.synthetic_stream import synthesise_stream
+    from kws_s5.data.synthetic.stream import synthesise_stream
 
     words = [(word, 1.0 + 2.5 * i) for i, word in enumerate((KeywordSpotter(bundle).keywords * n_words)[:n_words])]
     stream = synthesise_stream(words, seconds=2.5 * n_words + 2.0, rate=rate, seed=1)

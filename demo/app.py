@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from kws_s5.audio import Audio, save_wav
+from kws_s5.audio.files import Audio, save_wav
 from kws_s5.bundle import Bundle
 from kws_s5.demo import view
 from kws_s5.demo.degrade import AS_RECORDED, DEGRADATIONS

@@ -74,7 +74,7 @@ def named_models(given: Sequence[str]) -> dict:
     """Name that visitors see -> loaded model. Names hold no folders. Raises UserError for models that cannot listen."""
     from kws_s5.bundle import MODEL_FILE, load
     from kws_s5.listening.scan_cli import default_model
-    from kws_s5.spotter import KeywordSpotter
+    from kws_s5.listening.spotter import KeywordSpotter
 
     models = {}
     for source in given or (default_model(),):

@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 from scipy.signal import butter, sosfiltfilt
 
-from kws_s5.audio import Audio
+from kws_s5.audio.files import Audio
+from kws_s5.audio.resample import resample
 from kws_s5.eval.protocol import QUALITY, Condition, heard
-from kws_s5.resample import resample
 
 TELEPHONE = (300.0, 3400.0)  # Hz, the band of a telephone line (ITU-T G.712)
 COMMON = 16000  # Hz, where "every second sample" starts from

@@ -11,7 +11,7 @@ from html import escape
 import numpy as np
 from PIL import Image
 
-from kws_s5.events import Event
+from kws_s5.listening.events import Event
 
 COLUMNS = 600  # points of a curve: more than a screen shows
 N_COLOURS = 12  # of --w0 ... in style.css

@@ -11,9 +11,9 @@ import numpy as np
 import soundfile
 
 from kws_s5.atomic import replacing
-from kws_s5.data.espeak import Utterance, Voice, speak_all
-from kws_s5.data.synthetic_sound import coloured_noise, rms
-from kws_s5.data.synthetic_stream import synthesise_stream
+from kws_s5.data.synthetic.espeak import Utterance, Voice, speak_all
+from kws_s5.data.synthetic.sound import coloured_noise, rms
+from kws_s5.data.synthetic.stream import synthesise_stream
 
 FOLDER = Path(__file__).with_name("examples")
 EXAMPLES = {

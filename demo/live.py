@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from kws_s5.audio.samples import mono
 from kws_s5.bundle import Bundle
 from kws_s5.demo.recording import scaled_thresholds
 from kws_s5.errors import UserError
-from kws_s5.events import Event
-from kws_s5.samples import mono
-from kws_s5.spotter import KeywordSpotter
+from kws_s5.listening.events import Event
+from kws_s5.listening.spotter import KeywordSpotter
 
 SHOWN = 8.0  # seconds of scores
 LOG = 30  # events

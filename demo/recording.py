@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from kws_s5.audio import Audio, audio_blocks
+from kws_s5.audio.files import Audio, audio_blocks
+from kws_s5.audio.resample import resample
+from kws_s5.audio.samples import shown
 from kws_s5.bundle import Bundle
 from kws_s5.demo.degrade import AS_RECORDED, Degradation
+from kws_s5.demo.pictures import Picture, front_view, spectrogram
 from kws_s5.errors import UserError
-from kws_s5.events import Event, SpotterConfig
-from kws_s5.pictures import Picture, front_view, spectrogram
-from kws_s5.resample import resample
-from kws_s5.samples import shown
-from kws_s5.spotter import KeywordSpotter, keywords_of, thresholds_of
+from kws_s5.listening.events import Event, SpotterConfig
+from kws_s5.listening.spotter import KeywordSpotter, keywords_of, thresholds_of
 
 BLOCK = 2.0  # seconds
 

@@ -17,7 +17,7 @@ import gradio as gr
 import numpy as np
 from starlette.middleware import Middleware
 
-from kws_s5.audio import Audio
+from kws_s5.audio.files import Audio
 from kws_s5.bundle import Bundle
 from kws_s5.demo.app import Limits, build
 from kws_s5.demo.degrade import DEGRADATIONS

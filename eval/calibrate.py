@@ -22,8 +22,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from kws_s5.eval.stream_scores import Track, events_at
-from kws_s5.events import Event, SpotterConfig
-from kws_s5.stream_metrics import TOLERANCE
+from kws_s5.listening.events import Event, SpotterConfig
+from kws_s5.listening.metrics import TOLERANCE
 
 FLOOR = 0.3
 ABOVE = 0.2  # log odds above the highest alarm where none is allowed: behind another silence it scores some 0.1 more

@@ -94,7 +94,7 @@ def calibration(bundle, arguments: Arguments) -> dict:
     from kws_s5.eval.stream import background_track, progress_bar, tracks
     from kws_s5.eval.stream_audio import StreamConditions, gather
     from kws_s5.eval.stream_scores import by_word, row_at
-    from kws_s5.events import SpotterConfig
+    from kws_s5.listening.events import SpotterConfig
 
     source = _source(bundle, arguments)
     material = gather(source.dataset, bundle.labels, arguments.background, description=source.description)
@@ -118,7 +118,7 @@ def calibration(bundle, arguments: Arguments) -> dict:
 
 def _source(bundle, arguments: Arguments):
     """Clips of the words: the run's, or those of a folder; all of a folder that has no split lists."""
-    from kws_s5.data.split_rule import read_lists
+    from kws_s5.data.keywords.split_rule import read_lists
     from kws_s5.eval.sources import from_folder, from_run
 
     if not arguments.data:

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from kws_s5.atomic import write_json
-from kws_s5.audio import load_audio
+from kws_s5.audio.files import load_audio
+from kws_s5.audio.samples import shown
 from kws_s5.bundle import Bundle, load
 from kws_s5.config import LogMelFront
 from kws_s5.errors import UserError
@@ -20,7 +21,6 @@ from kws_s5.eval.cli import Arguments
 from kws_s5.eval.evaluate import evaluate, evaluate_plain
 from kws_s5.eval.protocol import Condition, conditions_for
 from kws_s5.eval.sources import Source, from_folder, from_run
-from kws_s5.samples import shown
 
 
 def run(arguments: Arguments) -> None:

@@ -21,7 +21,7 @@ from kws_s5.data.batch import Batch, collate
 from kws_s5.eval.sources import from_folder
 from kws_s5.export.description import Kind
 from kws_s5.export.export import export
-from kws_s5.export.runtime import opened
+from kws_s5.listening.onnx_engine import opened
 
 BATCH = 64
 MOST_LOST = 0.5  # points

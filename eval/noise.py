@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kws_s5.audio import SUFFIXES, load_audio
+from kws_s5.audio.files import SUFFIXES, load_audio
+from kws_s5.audio.resample import resample
 from kws_s5.errors import UserError
-from kws_s5.resample import resample
 
 SILENT_POWER = 1e-4
 LOWEST = 20.0  # Hz: pink noise is flat below

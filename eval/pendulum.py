@@ -23,8 +23,8 @@ from kws_s5.atomic import write_json, write_text
 from kws_s5.bundle import Bundle, load
 from kws_s5.cli import guarded
 from kws_s5.config import PendulumData
-from kws_s5.data.pendulum_physics import targets
-from kws_s5.data.pendulum_store import MOMENTS, Recording, recordings
+from kws_s5.data.pendulum.physics import targets
+from kws_s5.data.pendulum.store import MOMENTS, Recording, recordings
 from kws_s5.errors import UserError
 from kws_s5.eval.pendulum_conditions import (
     DENSITIES,

@@ -11,9 +11,9 @@ import torch
 
 from kws_s5.bundle import Bundle, model_inputs
 from kws_s5.data.batch import collate
-from kws_s5.data.pendulum import PendulumSet
-from kws_s5.data.pendulum_sampling import clustered_frames, random_frames, regular_frames
-from kws_s5.data.pendulum_store import MOMENTS, Recording
+from kws_s5.data.pendulum.reader import PendulumSet
+from kws_s5.data.pendulum.sampling import clustered_frames, random_frames, regular_frames
+from kws_s5.data.pendulum.store import MOMENTS, Recording
 from kws_s5.errors import UserError
 
 BATCH = 50  # sequences at once

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kws_s5.errors import UserError
-from kws_s5.training.folder import RESULTS
+from kws_s5.training.run_dir import RESULTS
 
 
 def training(source: str) -> dict[str, Any] | None:

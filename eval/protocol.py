@@ -18,10 +18,10 @@ from typing import Literal
 
 import numpy as np
 
+from kws_s5.audio.resample import decimate, resample
 from kws_s5.config.checks import one_of, require
 from kws_s5.errors import UserError
 from kws_s5.eval.noise import Noise, add_noise
-from kws_s5.resample import decimate, resample
 
 How = Literal["native", "decimate", "soxr"]
 Treatment = Literal["rescale", "none", "resample_back"]

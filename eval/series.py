@@ -21,8 +21,8 @@ from kws_s5.bundle import Bundle, load
 from kws_s5.cli import guarded
 from kws_s5.config import SeriesData
 from kws_s5.data.batch import collate
-from kws_s5.data.series import SeriesSet, check_columns
-from kws_s5.data.series_csv import Series, read_table
+from kws_s5.data.series.csv_file import Series, read_table
+from kws_s5.data.series.reader import SeriesSet, check_columns
 from kws_s5.errors import UserError
 
 

@@ -14,17 +14,17 @@ from typing import Any, Literal
 
 from torch.utils.data import ConcatDataset, Dataset
 
+from kws_s5.audio.samples import shown
 from kws_s5.bundle import Bundle
 from kws_s5.config import KeywordData
 from kws_s5.data.build import build
-from kws_s5.data.clips import Clips
-from kws_s5.data.keywords import evaluation_set
-from kws_s5.data.manifest import SILENCE, UNKNOWN
-from kws_s5.data.speech_commands import is_test_archive
-from kws_s5.data.split_rule import read_lists
+from kws_s5.data.keywords.clips import Clips
+from kws_s5.data.keywords.manifest import SILENCE, UNKNOWN
+from kws_s5.data.keywords.reader import evaluation_set
+from kws_s5.data.keywords.speech_commands import is_test_archive
+from kws_s5.data.keywords.split_rule import read_lists
 from kws_s5.data.splits import Splits
 from kws_s5.errors import UserError
-from kws_s5.samples import shown
 
 Split = Literal["train", "validation", "test", "all"]
 

@@ -26,9 +26,9 @@ from kws_s5.eval.noise import noise_from
 from kws_s5.eval.sources import Source
 from kws_s5.eval.stream_audio import Block, Material, StreamConditions, background_stream, gather, words_stream
 from kws_s5.eval.stream_scores import Track, by_word, listen, row_at, sweep
-from kws_s5.events import SpotterConfig
-from kws_s5.spotter import keywords_of, thresholds_of
-from kws_s5.stream_metrics import TOLERANCE
+from kws_s5.listening.events import SpotterConfig
+from kws_s5.listening.metrics import TOLERANCE
+from kws_s5.listening.spotter import keywords_of, thresholds_of
 
 if TYPE_CHECKING:
     from kws_s5.eval.cli import Arguments

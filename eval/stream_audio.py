@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 from torch.utils.data import Dataset
 
-from kws_s5.audio import SUFFIXES, audio_blocks, load_audio
-from kws_s5.data.manifest import SILENCE, UNKNOWN
+from kws_s5.audio.files import SUFFIXES, audio_blocks, load_audio
+from kws_s5.audio.resample import StreamResampler, decimate, resample
+from kws_s5.data.keywords.manifest import SILENCE, UNKNOWN
 from kws_s5.errors import UserError
 from kws_s5.eval.noise import Noise, Pink
 from kws_s5.eval.sources import folder_name
-from kws_s5.resample import StreamResampler, decimate, resample
-from kws_s5.stream_metrics import Occurrence
+from kws_s5.listening.metrics import Occurrence
 
 PAUSE = (0.4, 1.0)  # seconds between recordings, drawn evenly
 AFTER_WORD = (1.0, 2.0)  # seconds: longer than the tolerance of a hit on both sides

@@ -1,9 +1,9 @@
 """Streams -> scores -> what a threshold costs: false alarms per hour on background, misses of words, latency.
 
-The model runs once; for every threshold the decisions themselves (events.py) are made anew from its scores, so that a
-row of the table is what a spotter with that threshold does, refractory times and all.
+The model runs once; for every threshold the decisions themselves (listening/events.py) are made anew from its scores,
+so that a row of the table is what a spotter with that threshold does, refractory times and all.
 
-Hit, miss and false alarm are defined in stream_metrics.py. A false alarm in the stream with words (another word than
+Hit, miss and false alarm are defined in listening/metrics.py. A false alarm in the stream with words (another word than
 the one that was said, or a word said twice) is a confusion; false alarms per hour count on background alone.
 Legend: f frames, K keywords.
 """
@@ -15,9 +15,9 @@ import numpy as np
 
 from kws_s5.bundle import Bundle
 from kws_s5.eval.stream_audio import Block
-from kws_s5.events import Event, EventFinder, SpotterConfig
-from kws_s5.stream_metrics import TOLERANCE, Detection, Occurrence, match, match_by_label
-from kws_s5.streaming import StreamingSession
+from kws_s5.listening.events import Event, EventFinder, SpotterConfig
+from kws_s5.listening.metrics import TOLERANCE, Detection, Occurrence, match, match_by_label
+from kws_s5.listening.session import StreamingSession
 
 THRESHOLDS = (*np.arange(0.05, 0.96, 0.05).round(2).tolist(), 0.97, 0.98, 0.99, 0.995, 0.999)
 ALMOST = 0.95  # confidence of an upper limit

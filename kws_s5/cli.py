@@ -8,8 +8,8 @@ import re
 import sys
 from collections.abc import Callable
 
+from kws_s5.audio.samples import shown
 from kws_s5.errors import UserError
-from kws_s5.samples import shown
 
 TORCH = {"torch", "torchaudio", "lightning", "numba", "scipy", "safetensors", "sklearn", "matplotlib"}  # the extra's
 NO_MEMORY = re.compile(r"(can't allocate|not enough|out of) memory")  # in torch's RuntimeErrors

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import kws_s5
-from kws_s5.audio import load_audio
+from kws_s5.audio.files import load_audio
 from kws_s5.bundle import Bundle, load
 from kws_s5.bundle_file import FORMAT, KEY, _digest
 from kws_s5.config import ClassHead, KeywordData, LinearFront, ModelConfig, RunConfig, SSMConfig

@@ -61,5 +61,5 @@ def test_predictions_of_another_length_are_refused():
 
 
 def test_metrics_load_without_scikit_learn():
-    code = "import sys, kws_s5.metrics, kws_s5.stream_metrics; assert 'sklearn' not in sys.modules"
+    code = "import sys, kws_s5.metrics, kws_s5.listening.metrics; assert 'sklearn' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

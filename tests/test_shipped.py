@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import kws_s5
-from kws_s5.audio import load_audio, save_wav
+from kws_s5.audio.files import load_audio, save_wav
+from kws_s5.audio.resample import resample
 from kws_s5.bundle import find, shipped
-from kws_s5.data.speech_commands import COMMANDS_10, LABELS_12
+from kws_s5.data.keywords.speech_commands import COMMANDS_10, LABELS_12
 from kws_s5.eval.calibrate_cli import main as calibrate
-from kws_s5.resample import resample
 
 EXAMPLES = Path(__file__).parents[1] / "demo" / "examples"
 

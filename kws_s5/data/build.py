@@ -9,11 +9,11 @@ def build(config: Data) -> Splits:
     # imported here so that one kind of data does not need the packages of the others
     match config:
         case KeywordData():
-            from kws_s5.data import keywords as reader
+            from kws_s5.data.keywords import reader
         case PendulumData():
-            from kws_s5.data import pendulum as reader
+            from kws_s5.data.pendulum import reader
         case SeriesData():
-            from kws_s5.data import series as reader
+            from kws_s5.data.series import reader
         case LraData():
             from kws_s5.data import lra as reader
         case _:

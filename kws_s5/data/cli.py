@@ -16,10 +16,10 @@ from rich.table import Table
 from kws_s5.atomic import write_json
 from kws_s5.cli import guarded
 from kws_s5.config import KeywordData
-from kws_s5.data.manifest import scan
-from kws_s5.data.report import EXAMPLES, survey
-from kws_s5.data.split_rule import SPLITS
-from kws_s5.data.store import open_store
+from kws_s5.data.keywords.manifest import scan
+from kws_s5.data.keywords.report import EXAMPLES, survey
+from kws_s5.data.keywords.split_rule import SPLITS
+from kws_s5.data.keywords.store import open_store
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Literal
 
 import tyro
 
+from kws_s5.audio.samples import shown
 from kws_s5.cli import guarded
 from kws_s5.errors import UserError
 from kws_s5.export.description import Kind
-from kws_s5.samples import shown
 
 DESCRIPTION = """A trained model as ONNX files: the streaming step (NAME.onnx) and the model of clips (NAME-clip.onnx).
 

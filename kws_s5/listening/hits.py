@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kws_s5.audio import save_wav
-from kws_s5.events import Event
+from kws_s5.audio.files import save_wav
+from kws_s5.listening.events import Event
 
 BACK = 4.0  # seconds of sound kept behind the newest sample: longer than a word and its decision
 

@@ -7,9 +7,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from kws_s5.events import Event
-from kws_s5.samples import mono
-from kws_s5.spotter import KeywordSpotter
+from kws_s5.audio.samples import mono
+from kws_s5.listening.events import Event
+from kws_s5.listening.spotter import KeywordSpotter
 
 QUIETEST = -80.0  # dB below full scale, left end of the level meter
 CLIPPED = 0.999

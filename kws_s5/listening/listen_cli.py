@@ -58,7 +58,7 @@ def _run(arguments: Arguments) -> None:
     device = int(arguments.device) if arguments.device.isdigit() else arguments.device or None
     with microphone(device) as mic:
         from kws_s5.listening.listen import listen
-        from kws_s5.spotter import KeywordSpotter
+        from kws_s5.listening.spotter import KeywordSpotter
 
         spotter = KeywordSpotter(arguments.model or default_model(), mic.rate, channel_axis=1,
                                  keywords=split_words(arguments.keywords), thresholds=arguments.threshold)

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kws_s5.audio import audio_blocks, audio_info
+from kws_s5.audio.files import audio_blocks, audio_info
+from kws_s5.audio.samples import shown
 from kws_s5.errors import UserError
-from kws_s5.events import Event, SpotterConfig
+from kws_s5.listening.events import Event, SpotterConfig
 from kws_s5.listening.hits import HitSaver
-from kws_s5.samples import shown
-from kws_s5.spotter import KeywordSpotter, open_model
+from kws_s5.listening.spotter import KeywordSpotter, open_model
 
 BLOCK = 4.0  # seconds
 LONGEST_NAME = 160  # bytes of a recording's name that files about it bear: their own parts have to fit too

@@ -95,7 +95,7 @@ def _run(arguments: Arguments) -> int:
 
 def recordings(given: Sequence[Path]) -> list[Path]:
     """The files named, and those in the folders named, in order. Raises UserError for a folder without any."""
-    from kws_s5.audio import SUFFIXES
+    from kws_s5.audio.files import SUFFIXES
 
     files: list[Path] = []
     for path in given:

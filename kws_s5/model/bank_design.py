@@ -26,7 +26,8 @@ import math
 import torch
 from torch import Tensor
 
-TAPS = 3  # four gain little and cost more
+from kws_s5.ops.bank.reference import TAPS
+
 GRID = 64  # frequencies of the fit on either side of zero
 EXPONENT = 0.6
 BAND = 0.97  # of the Nyquist frequency

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from kws_s5.config.model import BankFront
 from kws_s5.errors import UserError
 from kws_s5.model.bank_design import TAPS, TOP, USABLE, discretise_modes, erb_decays, is_present, mel_frequencies
-from kws_s5.model.bank_frames import count_frames, frame_lengths
-from kws_s5.model.bank_power import bank_power, stream_power
 from kws_s5.model.dense import dense
 from kws_s5.model.front import Features, State
 from kws_s5.model.mask import FeatureMask
 from kws_s5.model.norm import BatchNorm
+from kws_s5.ops.bank.frames import count_frames, frame_lengths
+from kws_s5.ops.bank.power import bank_power, stream_power
 
 SINE = math.sqrt(2.0)  # a real sine is half a complex one: |x|^2 = A^2 / 4, and its power is A^2 / 2
 

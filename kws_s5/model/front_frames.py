@@ -14,7 +14,6 @@ from kws_s5.config.model import FrameFront
 from kws_s5.errors import UserError
 from kws_s5.model.dense import dense, lecun_normal_
 from kws_s5.model.front import Features, State
-from kws_s5.ssm.scan import HAS_NUMBA
 
 N_CHANNELS = 12
 N_HIDDEN = 30
@@ -31,8 +30,6 @@ class FrameEncoder(nn.Module):
     """(N, L, S * S) grey images, row by row, in [0, 1] -> (N, L, H)."""
 
     fixed_frame_rate = False
-    fuse: bool = True
-    """On CPUs both convolutions run as one operation (frames_kernel.py); False: never, the reference."""
 
     def __init__(self, S: int, H: int, *, append_dt: bool = False, frame_rate: float = 0.0) -> None:
         super().__init__()
@@ -71,12 +68,6 @@ class FrameEncoder(nn.Module):
         return self.dense2(h)
 
     def _convolve(self, images: Tensor) -> Tensor:
-        """Images (M, S, S) -> (M, 12 * side * side); compiled in one piece where that can be."""
-        kernel_fits = images.device.type == "cpu" and images.dtype == torch.float32 and not images.requires_grad
-        can_fuse = self.fuse and HAS_NUMBA and not torch.compiler.is_compiling()
-        if kernel_fits and can_fuse and self.image_size % 2 == 0:
-            from kws_s5.model.frames_kernel import convolve
-
-            return convolve(images, self.conv1.weight, self.conv1.bias, self.conv2.weight, self.conv2.bias)
+        """Images (M, S, S) -> (M, 12 * side * side)."""
         h = F.relu(F.max_pool2d(self.conv1(images[:, None]), 2))  # pooled first: the same, at a quarter of the work
         return F.relu(F.max_pool2d(self.conv2(h), 2)).flatten(1)

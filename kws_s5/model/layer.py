@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from kws_s5.config.model import Activation, Norm, SSMConfig
 from kws_s5.model.dense import dense
 from kws_s5.model.norm import BatchNorm, LayerNorm
+from kws_s5.ops.scan.choice import HAS_NUMBA
 from kws_s5.ssm.s5 import S5SSM
-from kws_s5.ssm.scan import HAS_NUMBA
 
 # what torch.set_float32_matmul_precision means for the layer's products on processors with a unit for bfloat16
 PRODUCTS = {"highest": "full", "high": "split", "medium": "half"}
@@ -30,7 +30,7 @@ class S5Layer(nn.Module):
     """x (N, L, H) -> (N, L, H)."""
 
     fuse: bool = True
-    """On CPUs the whole layer runs as one operation where it can (layer_fused.py); False: never, the reference."""
+    """On CPUs the whole layer runs as one operation where it can (layer/fused.py); False: never, the reference."""
 
     def __init__(self, H: int, ssm: SSMConfig, *, activation: Activation = "half_glu1", dropout: float = 0.0,
                  norm: Norm = "batch", prenorm: bool = True, ssm_norm: bool = False,
@@ -98,7 +98,7 @@ class S5Layer(nn.Module):
         return h.new_empty((h.shape[0], 1, h.shape[2])).bernoulli_(kept).div_(kept)
 
     def _can_fuse(self, x: Tensor, step_rescale: float | Tensor, dt: Tensor | None) -> bool:
-        """Whether layer_fused.py has this layer: its usual form, one rate for all clips, float32 on a CPU."""
+        """Whether layer/fused.py has this layer: its usual form, one rate for all clips, float32 on a CPU."""
         usual = self.prenorm and isinstance(self.norm, BatchNorm) and self.activation in ("half_glu1", "half_glu2")
         held = dt is None and self.seq.interpolation == "hold" and not getattr(step_rescale, "ndim", 0)
         here = x.device.type == "cpu" and x.dtype == torch.float32 and x.shape[0] * x.shape[1] > 1
@@ -109,7 +109,7 @@ class S5Layer(nn.Module):
         return not (torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.overrides.has_torch_function((x,)))
 
     def _fused(self, x: Tensor, lengths: Tensor | None, step_rescale: float | Tensor) -> Tensor:
-        from kws_s5.model.layer_fused import Options, Weights, fused_layer
+        from kws_s5.ops.layer.fused import Options, Weights, fused_layer
 
         norm, seq = self.norm, self.seq
         products = "half" if torch.is_autocast_enabled("cpu") else PRODUCTS[torch.get_float32_matmul_precision()]

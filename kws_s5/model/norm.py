@@ -3,7 +3,7 @@
 BatchNorm: statistics over batch and time together, padding left out; running = momentum * running + (1 - momentum) *
 batch, biased variance, epsilon 1e-5. LayerNorm: epsilon 1e-6. Parameters are called scale and bias. In evaluation
 BatchNorm is one affine map per feature, so it streams; its statistics stay in float32 under autocast. Several processes
-share them (joint.py).
+share them (all_reduce.py).
 
 Legend: N batch, L steps, H features.
 """
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kws_s5.model.joint import joint, n_processes
+from kws_s5.ops.common.all_reduce import joint, n_processes
 
 BATCH_EPSILON = 1e-5
 LAYER_EPSILON = 1e-6

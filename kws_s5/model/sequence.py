@@ -114,13 +114,13 @@ class SequenceModel(nn.Module):
         """
         rescale = state["step_rescale"]
         step_rescale = rescale if rescale.ndim else float(rescale)
-        frames, front = self.front.stream(chunk, _part(state, "front."))
+        frames, front = self.front.stream(chunk, substate(state, "front."))
         x, following = _full_precision(frames), {f"front.{k}": v for k, v in front.items()}
         if not x.shape[1]:
             return x.new_zeros((len(x), 0, self.config.n_outputs)), {**state, **following}
         for i, layer in enumerate(self.layers):
             x, following[f"layers.{i}"] = layer.stream(x, state[f"layers.{i}"], step_rescale=step_rescale)
-        logits, head = self.head.stream(x, _part(state, "head."))
+        logits, head = self.head.stream(x, substate(state, "head."))
         following |= {f"head.{k}": v for k, v in head.items()}
         return logits, {**state, **following}
 
@@ -176,5 +176,5 @@ def _full_precision(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def _part(state: State, prefix: str) -> State:
+def substate(state: State, prefix: str) -> State:
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

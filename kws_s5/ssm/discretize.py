@@ -12,7 +12,7 @@ Shapes: P stored states, ... any leading axes of Delta.
 import torch
 from torch import Tensor
 
-from kws_s5.ssm.hold_gradient import hold
+from kws_s5.ops.discrete.hold import hold
 
 SERIES_RADIUS = 0.1  # below it phi is summed as a series, which keeps its derivative exact near 0
 SERIES_TERMS = 10  # 0.1^10 / 11! is far below the resolution of float64
@@ -43,7 +43,7 @@ def discretize(
 
 
 def _can_hold(Lambda_re: Tensor, Lambda_im: Tensor, Delta: Tensor) -> bool:
-    """Whether a float32 model is being trained on a CPU, where hold_gradient.py saves hundreds of small operators."""
+    """Whether a float32 model is being trained on a CPU, where discrete/hold.py saves hundreds of small operators."""
     if not (torch.is_grad_enabled() and any(x.requires_grad for x in (Lambda_re, Lambda_im, Delta))):
         return False
     return Lambda_re.dtype == torch.float32 and Delta.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -23,7 +23,7 @@ import math
 import torch
 from torch import Tensor
 
-from kws_s5.ssm.scan import scan
+from kws_s5.ops.scan.choice import scan
 
 SERIES_RADIUS = 0.5
 SERIES_TERMS = 18  # 0.5^18 / 20! is far below the resolution of float64

@@ -18,16 +18,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from kws_s5.config import SSMConfig
+from kws_s5.ops.discrete.system import fits, hold_system
+from kws_s5.ops.scan.choice import HAS_NUMBA, scan
+from kws_s5.ops.scan.reference import multiply
 from kws_s5.ssm.discretize import discretize
 from kws_s5.ssm.hippo import make_dplr_hippo_blocks
 from kws_s5.ssm.init import init_B, init_C, init_log_step
 from kws_s5.ssm.interpolation import below_nyquist, linear_states, linear_weights
 from kws_s5.ssm.memo import Memo
-from kws_s5.ssm.scan import HAS_NUMBA, scan
-from kws_s5.ssm.scan_reference import multiply
-from kws_s5.ssm.system_gradient import fits, hold_system
 
-SMALL = 1 << 20  # N L P up to which one thread does (scan_grid.py)
+SMALL = 1 << 20  # N L P up to which one thread does (scan/grid.py)
 CLIP = -1e-4  # largest real part with eigenvalues="clip", as in the official code
 
 
@@ -129,7 +129,7 @@ class S5SSM(nn.Module):
         systems, place, v = self._irregular(u, step_rescale, dt)
         small = place is not None and place.numel() * self.P <= SMALL
         if small and initial is None and v.dtype == systems.dtype and HAS_NUMBA:
-            from kws_s5.ssm.scan_grid import scan_grid
+            from kws_s5.ops.scan.grid import scan_grid
 
             return scan_grid(systems, place, v, direction)
         return scan(*_gathered(systems, place, v), direction=direction, initial=initial)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kws_s5.config import AugmentConfig
 from kws_s5.data.batch import Batch
-from kws_s5.data.manifest import UNKNOWN
+from kws_s5.data.keywords.manifest import UNKNOWN
 from kws_s5.errors import UserError
 from kws_s5.training import augment_sound as sound
 from kws_s5.training import augment_time as time

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kws_s5.data.manifest import SILENCE
+from kws_s5.data.keywords.manifest import SILENCE
 
 CUT = (0.35, 0.65)  # share of a clip's energy before the place where it is cut: both parts lack much of the word
 FADE = 0.005  # seconds at both ends of a piece

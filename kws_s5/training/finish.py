@@ -10,10 +10,10 @@ from torch.utils.data import Dataset
 
 from kws_s5.bundle import MODEL_FILE, Bundle, load
 from kws_s5.errors import UserError
-from kws_s5.training.folder import forget_previous
+from kws_s5.training.console import print_results, quantity
 from kws_s5.training.objective import Sums, better
 from kws_s5.training.results import results_of, write_results
-from kws_s5.training.screen import print_results, quantity
+from kws_s5.training.run_dir import forget_previous
 from kws_s5.training.task import Task
 
 

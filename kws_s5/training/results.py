@@ -14,7 +14,7 @@ import numpy as np
 
 from kws_s5 import metrics, plots
 from kws_s5.atomic import write_json
-from kws_s5.training.folder import CONFUSION, CURVES, RESULTS
+from kws_s5.training.run_dir import CONFUSION, CURVES, RESULTS
 from kws_s5.training.task import Task
 
 PACKAGES = ("torch", "lightning", "numpy", "numba", "safetensors")

@@ -27,8 +27,13 @@ from kws_s5.data.splits import Splits
 from kws_s5.errors import UserError
 from kws_s5.model import build_model
 from kws_s5.training.checkpoint import WholeFileIO, read_checkpoint
+from kws_s5.training.checkpointing import CHECKPOINT, Keeper
+from kws_s5.training.console import Bar, epoch_line, print_groups
 from kws_s5.training.finish import finish, save_model
-from kws_s5.training.folder import (
+from kws_s5.training.interrupt import Interrupted, handled
+from kws_s5.training.objective import build_objective
+from kws_s5.training.prepare import completed, switch_masks, take_over
+from kws_s5.training.run_dir import (
     PREVIOUS,
     RESULTS,
     check_config,
@@ -37,11 +42,6 @@ from kws_s5.training.folder import (
     record_config,
     run_folder,
 )
-from kws_s5.training.interrupt import Interrupted, handled
-from kws_s5.training.keeper import CHECKPOINT, Keeper
-from kws_s5.training.objective import build_objective
-from kws_s5.training.prepare import completed, switch_masks, take_over
-from kws_s5.training.screen import Bar, epoch_line, print_groups
 from kws_s5.training.task import Task
 from kws_s5.training.tensorboard import TensorBoard
 

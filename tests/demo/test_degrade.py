@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kws_s5.audio import Audio
+from kws_s5.audio.files import Audio
 from kws_s5.demo.degrade import AS_RECORDED, DEGRADATIONS
 
 RATES = {AS_RECORDED: 16000, "8 kHz decimated": 8000, "8 kHz band-limited": 8000, "8 kHz telephone": 8000,

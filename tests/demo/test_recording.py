@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from kws_s5.audio import Audio, save_wav
+from kws_s5.audio.files import Audio, save_wav
 from kws_s5.demo.degrade import AS_RECORDED, DEGRADATIONS
 from kws_s5.demo.recording import examine, load_clip, scaled_thresholds
 from kws_s5.errors import UserError

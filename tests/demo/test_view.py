@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kws_s5.audio import Audio
+from kws_s5.audio.files import Audio
 from kws_s5.demo import drawing, view
 from kws_s5.demo.degrade import DEGRADATIONS
 from kws_s5.demo.live import Live
 from kws_s5.demo.recording import examine
-from kws_s5.events import Event
+from kws_s5.listening.events import Event
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 VOID = {"img", "br"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from kws_s5.audio import save_wav
+from kws_s5.audio.files import save_wav
 from kws_s5.bundle import Bundle
 from kws_s5.config import KeywordData, LinearFront, ModelConfig, RunConfig, SSMConfig
 from kws_s5.model.sequence import build_model

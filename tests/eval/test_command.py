@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from kws_s5.audio import save_wav
+from kws_s5.audio.files import save_wav
 from kws_s5.eval.cli import main
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kws_s5.audio import save_wav
+from kws_s5.audio.files import save_wav
 from kws_s5.errors import UserError
 from kws_s5.eval.noise import Pink, Recorded, White, add_noise, noise_from
 

@@ -9,7 +9,7 @@ import torch
 
 from kws_s5.bundle import Bundle, load
 from kws_s5.config import RunConfig
-from kws_s5.data.pendulum_store import recordings
+from kws_s5.data.pendulum.store import recordings
 from kws_s5.errors import UserError
 from kws_s5.eval import pendulum
 from kws_s5.eval.pendulum_conditions import Sampling, answers, held, query_samplings, samplings, scores

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kws_s5.config import RunConfig
-from kws_s5.data import series_example
-from kws_s5.data.series_csv import read_table
+from kws_s5.data.series import example as series_example
+from kws_s5.data.series.csv_file import read_table
 from kws_s5.eval import series as command
 from kws_s5.recipes.series import series
 from kws_s5.training.run import train

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kws_s5.audio import save_wav
+from kws_s5.audio.files import save_wav
 from kws_s5.config import PendulumData
-from kws_s5.data.speech_commands import LABELS_12
+from kws_s5.data.keywords.speech_commands import LABELS_12
 from kws_s5.errors import UserError
 from kws_s5.eval.sources import from_folder, from_run
 

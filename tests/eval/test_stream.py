@@ -5,16 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from kws_s5.audio import save_wav
+from kws_s5.audio.files import save_wav
 from kws_s5.bundle import load
 from kws_s5.eval.calibrate import ABOVE, calibrate, hours_needed, log_odds, probability
 from kws_s5.eval.calibrate_cli import main as calibrate_main
 from kws_s5.eval.cli import main as eval_main
 from kws_s5.eval.stream_audio import Block
 from kws_s5.eval.stream_scores import Track, alarm_limit, events_at, listen, row_at, sweep
-from kws_s5.events import SpotterConfig
-from kws_s5.spotter import KeywordSpotter
-from kws_s5.stream_metrics import Occurrence
+from kws_s5.listening.events import SpotterConfig
+from kws_s5.listening.metrics import Occurrence
+from kws_s5.listening.spotter import KeywordSpotter
 
 CONFIG = SpotterConfig(smoothing=0.0, warmup=0.0)
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import kws_s5
-from kws_s5.audio import load_audio
+from kws_s5.audio.files import load_audio
+from kws_s5.audio.resample import resample
 from kws_s5.bundle import Bundle
 from kws_s5.config import BankFront, ClassHead, KeywordData, ModelConfig, RunConfig, SSMConfig
 from kws_s5.model.sequence import build_model
-from kws_s5.resample import resample
 
 EXAMPLES = Path(__file__).parents[2] / "demo" / "examples"
 

@@ -19,7 +19,9 @@ from kws_s5.export.coefficients import (
     solve,
     taps,
 )
-from kws_s5.model import bank_design, bank_frames, bank_vector, front_bank, norm
+from kws_s5.model import bank_design, front_bank, norm
+from kws_s5.ops.bank import frames as bank_frames
+from kws_s5.ops.bank import vector as bank_vector
 from kws_s5.ssm import s5
 
 

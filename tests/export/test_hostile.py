@@ -7,8 +7,8 @@ from onnx import TensorProto, helper
 
 from kws_s5.errors import UserError
 from kws_s5.export.export import export
-from kws_s5.export.runtime import OnnxModel
-from kws_s5.spotter import KeywordSpotter
+from kws_s5.listening.onnx_engine import OnnxModel
+from kws_s5.listening.spotter import KeywordSpotter
 
 NUMBER, WORD = TensorProto.FLOAT, TensorProto.STRING
 SOUND = helper.make_tensor_value_info("sound", NUMBER, ["N", "l"])

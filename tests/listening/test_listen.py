@@ -10,7 +10,7 @@ import pytest
 
 from kws_s5.listening.listen import level_db, listen
 from kws_s5.listening.listen_cli import main
-from kws_s5.spotter import KeywordSpotter
+from kws_s5.listening.spotter import KeywordSpotter
 
 
 class Terminal(io.StringIO):

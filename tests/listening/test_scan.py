@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from kws_s5.audio import load_audio, save_wav
-from kws_s5.events import Event
+from kws_s5.audio.files import load_audio, save_wav
+from kws_s5.listening.events import Event
 from kws_s5.listening.hits import HitSaver
 from kws_s5.listening.scan import different_names
 from kws_s5.listening.scan_cli import main
-from kws_s5.spotter import KeywordSpotter
+from kws_s5.listening.spotter import KeywordSpotter
 
 WORDS = [("low", 1.0), ("high", 2.5), ("low", 6.2)]
 

@@ -46,13 +46,6 @@ def test_intervals_go_to_the_layers_or_into_the_features() -> None:
     torch.testing.assert_close(out.x - front(x).x, (dt - 1)[..., None] * column, atol=1e-5, rtol=1e-4)
 
 
-def test_the_compiled_convolutions_are_the_published_ones() -> None:
-    front, x = make(), torch.rand(2, 3, 576)
-    ours = front(x).x
-    front.fuse = False
-    torch.testing.assert_close(ours, front(x).x, atol=1e-5, rtol=1e-5)
-
-
 @pytest.mark.parametrize("size", [8, 13, 24, 32])
 def test_other_sizes_work(size: int) -> None:
     assert make(image_size=size)(torch.rand(1, 2, size * size)).x.shape == (1, 2, 30)

@@ -5,13 +5,13 @@ import pytest
 import torch
 from numba import njit
 
-from kws_s5.model import amx
-from kws_s5.model.columns import columnwise
-from kws_s5.model.half_products import half_outer, half_panels, half_product, work_size
-from kws_s5.model.outer_products import outer
-from kws_s5.model.packing import pack
-from kws_s5.model.row_products import panels
-from kws_s5.model.tile_scan import adjoint, scan
+from kws_s5.ops.common import amx
+from kws_s5.ops.common.columns import columnwise
+from kws_s5.ops.common.row_products import panels
+from kws_s5.ops.layer.half_products import half_outer, half_panels, half_product, work_size
+from kws_s5.ops.layer.outer_products import outer
+from kws_s5.ops.layer.packing import pack
+from kws_s5.ops.layer.tile_scan import adjoint, scan
 
 needs_amx = pytest.mark.skipif(not amx.has_amx(), reason="the processor has no unit for bfloat16 products")
 SHAPES = [(1, 1, 1), (7, 21, 40), (64, 96, 128), (100, 128, 96), (33, 32, 64)]

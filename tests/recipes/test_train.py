@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kws_s5.audio import save_wav
+from kws_s5.audio.files import save_wav
 from kws_s5.bundle import load
 from kws_s5.config import LraData, RunConfig, SeriesData, TokenFront, from_dict, to_dict
 from kws_s5.model import build_model

@@ -1,0 +1,1 @@
+"""Folders of recorded words, from files to batches."""

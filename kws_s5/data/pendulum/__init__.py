@@ -1,0 +1,1 @@
+"""The pendulum: pictures of a swinging rod at irregular moments."""

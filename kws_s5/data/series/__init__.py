@@ -1,0 +1,1 @@
+"""The user's own irregular series from CSV files."""

@@ -1,0 +1,1 @@
+"""Speech made by a synthesiser: words, talk, noises, rooms, streams."""

@@ -1,0 +1,1 @@
+"""A layer's discrete system with its gradient written out."""

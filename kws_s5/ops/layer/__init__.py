@@ -1,0 +1,1 @@
+"""A pre-norm S5 layer as one operation on CPUs."""

@@ -1,0 +1,1 @@
+"""The scan: states of a diagonal linear recurrence, forward, backward, with gradients."""

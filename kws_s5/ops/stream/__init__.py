@@ -1,0 +1,1 @@
+"""The next frames of streams through packed layers."""
