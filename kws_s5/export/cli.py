@@ -22,7 +22,10 @@ They run in onnxruntime, in any language, without torch:
   kws-export commands12 --out exported
   kws-scan meeting.wav --model exported/commands12.onnx
 
-Both are compared with torch before they are written. Inputs, states and a plain numpy version: docs/porting.md."""
+Both are compared with torch before they are written. Inputs, states and a plain numpy version: docs/porting.md.
+
+With --to c the step becomes C99 source without allocation, for microcontrollers: kws_model.h/.c, kws_step.h/.c.
+  kws-export commands12 --to c --rate 16000 --weights int8 --out firmware"""
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class Arguments:
 
     model: tyro.conf.Positional[str]
     """A run folder, a model file, or the name of a shipped model."""
-    to: Literal["onnx"] = "onnx"
-    """The only format there is."""
+    to: Literal["onnx", "c"] = "onnx"
+    """onnx, or c: C99 source for one sample rate (--rate), float32 or int8."""
     out: Path = Path(".")
     """Folder for the files."""
     name: str = ""
@@ -50,6 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Arguments) -> None:
+    if arguments.to == "c":
+        _write_c(arguments)
+        return
     try:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
@@ -65,3 +71,14 @@ def _run(arguments: Arguments) -> None:
     for file in export(load(path), name, arguments.out, rate=arguments.rate, weights=arguments.weights):
         print(f"{file.path}  {file.kind}  {file.size:,} bytes  largest difference from torch's logits "
               f"{file.difference:.1e}")
+
+
+def _write_c(arguments: Arguments) -> None:
+    from kws_s5.bundle import load
+    from kws_s5.export.c_source import write_c
+
+    bundle = load(arguments.model)
+    rate = arguments.rate or bundle.rate
+    for path in write_c(bundle, arguments.out, rate=rate, weights=arguments.weights):
+        print(f"{path}  {path.stat().st_size:,} bytes")
+    print(f"one sample rate: {rate:g} Hz; kws_step.h says how to call it, docs/porting.md what it costs")
