@@ -35,7 +35,7 @@ ABOVE_BUNDLE = {"training", "export", "listening", "recipes", "eval", "demo"}  #
 FENCES = {
     "gradio": {"demo"}, "matplotlib": {"plots"}, "triton": {"ops"}, "numba": {"ops"}, "llvmlite": {"ops"},
     "lightning": {"training"}, "sklearn": {"metrics"}, "onnx": {"export"}, "onnxruntime": {"export", "listening"},
-    "wyoming": {"listening"},
+    "wyoming": {"listening"}, "paho": {"listening"},
 }
 
 

@@ -2,12 +2,13 @@
 
 import json
 import sys
-from collections.abc import Iterable
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable
+from typing import TextIO
 
 import numpy as np
 
 from kws_s5.audio.samples import mono
+from kws_s5.listening.actions import plain
 from kws_s5.listening.events import Event
 from kws_s5.listening.spotter import KeywordSpotter
 
@@ -17,7 +18,7 @@ WIDTH = 20  # characters of the level meter
 
 
 def listen(blocks: Iterable[np.ndarray], rate: float, spotter: KeywordSpotter, *, as_json: bool = False,
-           seconds: float = 0.0, out: TextIO | None = None) -> int:
+           seconds: float = 0.0, out: TextIO | None = None, act: Callable[[Event], None] | None = None) -> int:
     """Prints every event as it is decided; returns how many there were.
 
     Args:
@@ -26,20 +27,21 @@ def listen(blocks: Iterable[np.ndarray], rate: float, spotter: KeywordSpotter, *
         as_json: a JSON object a line, for programs, and no level.
         seconds: stop after so much sound; 0: at the end of the blocks.
         out: where to; None: stdout. The level is shown on terminals only.
+        act: called with every event (actions.py).
     """
     out = out or sys.stdout
     meter = not as_json and out.isatty()
     n = 0
     for block in blocks:
         events, frames = spotter.push_frames(block, rate)
-        n += _print(events, out, as_json, meter)
+        n += _print(events, out, as_json, meter, act)
         if meter:
             best = _best(frames.posteriors[0], spotter) if len(frames.times) else ""
             out.write(f"\r{_level(block)}  {best:<28}")
             out.flush()
         if seconds and spotter.seconds >= seconds:
             break
-    n += _print(spotter.finish(), out, as_json, meter)
+    n += _print(spotter.finish(), out, as_json, meter, act)
     if meter:
         out.write("\r" + " " * 70 + "\r")
     return n
@@ -57,19 +59,17 @@ def level_db(block: np.ndarray) -> float:
     return max(QUIETEST, 10.0 * np.log10(power)) if power else QUIETEST
 
 
-def _print(events: Iterable[Event], out: TextIO, as_json: bool, meter: bool) -> int:
+def _print(events: Iterable[Event], out: TextIO, as_json: bool, meter: bool,
+           act: Callable[[Event], None] | None) -> int:
     n = 0
     for event in events:
-        line = json.dumps(_plain(event)) if as_json else event_line(event)
+        if act:
+            act(event)
+        line = json.dumps(plain(event)) if as_json else event_line(event)
         out.write(("\r" + line.ljust(70) if meter else line) + "\n")
         out.flush()
         n += 1
     return n
-
-
-def _plain(event: Event) -> dict[str, Any]:
-    return {"word": event.label, "start": round(event.start, 3), "end": round(event.end, 3),
-            "score": round(event.score, 4), "decided": round(event.time, 3)}
 
 
 def _level(block: np.ndarray) -> str:
