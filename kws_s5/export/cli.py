@@ -25,7 +25,10 @@ They run in onnxruntime, in any language, without torch:
 Both are compared with torch before they are written. Inputs, states and a plain numpy version: docs/porting.md.
 
 With --to c the step becomes C99 source without allocation, for microcontrollers: kws_model.h/.c, kws_step.h/.c.
-  kws-export commands12 --to c --rate 16000 --weights int8 --out firmware"""
+  kws-export commands12 --to c --rate 16000 --weights int8 --out firmware
+
+With --to web it becomes a static page that listens in the browser without any server: open index.html.
+  kws-export commands12 --to web --weights int8 --out page"""
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,9 @@ class Arguments:
 
     model: tyro.conf.Positional[str]
     """A run folder, a model file, or the name of a shipped model."""
-    to: Literal["onnx", "c"] = "onnx"
-    """onnx, or c: C99 source for one sample rate (--rate), float32 or int8."""
+    to: Literal["onnx", "c", "web"] = "onnx"
+    """onnx; c: C99 source for one sample rate (--rate); web: a static page that listens (--out, a folder of its own).
+    c and web take float32 or int8 weights."""
     out: Path = Path(".")
     """Folder for the files."""
     name: str = ""
@@ -55,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: Arguments) -> None:
     if arguments.to == "c":
         _write_c(arguments)
+        return
+    if arguments.to == "web":
+        _write_page(arguments)
         return
     try:
         import onnx  # noqa: F401
@@ -82,3 +89,18 @@ def _write_c(arguments: Arguments) -> None:
     for path in write_c(bundle, arguments.out, rate=rate, weights=arguments.weights):
         print(f"{path}  {path.stat().st_size:,} bytes")
     print(f"one sample rate: {rate:g} Hz; kws_step.h says how to call it, docs/porting.md what it costs")
+
+
+def _write_page(arguments: Arguments) -> None:
+    from dataclasses import asdict
+
+    from kws_s5.bundle import load
+    from kws_s5.config.spotter import SpotterConfig
+    from kws_s5.export.web_page import write_page
+
+    if arguments.rate is not None:
+        raise UserError("--rate: a web page listens at every rate that microphones have")
+    for path in write_page(load(arguments.model), arguments.out, weights=arguments.weights,
+                           events=asdict(SpotterConfig())):
+        print(f"{path}  {path.stat().st_size:,} bytes")
+    print("open index.html in a browser, or serve the folder: python -m http.server")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kws_s5.config.checks import require
+from kws_s5.config.spotter import SpotterConfig
 
 NEVER = -1e9  # seconds: a time long ago
 LEAD = 0.15  # seconds of a word before its score begins to rise, typically
@@ -34,25 +34,6 @@ class Event(NamedTuple):
     time: float
     """Moment of the decision: what a live listener waits for."""
     stream: int = 0
-
-
-@dataclass(frozen=True)
-class SpotterConfig:
-    """How scores become events. Seconds, and shares of a threshold."""
-
-    threshold: float = 0.5
-    """Of words that have none of their own (kws-calibrate finds and stores those)."""
-    smoothing: float = 0.05
-    settle: float = 0.03
-    release: float = 0.6
-    refractory: float = 0.5
-    warmup: float = 0.2
-
-    def __post_init__(self) -> None:
-        require(0 < self.threshold <= 1, "threshold", self.threshold, "in (0, 1]")
-        require(0 <= self.release <= 1, "release", self.release, "in [0, 1]")
-        for name in ("smoothing", "settle", "refractory", "warmup"):
-            require(0 <= getattr(self, name) <= 5, name, getattr(self, name), "between 0 and 5 seconds")
 
 
 @dataclass
