@@ -80,7 +80,7 @@ def scaled_thresholds(bundle: Bundle, factor: float) -> dict[str, float]:
 def examine(bundle: Bundle, audio: Audio, degradation: Degradation, *, factor: float = 1.0) -> Study:
     """Everything the page shows; ``factor`` scales the model's thresholds."""
     given, hear = degradation.apply(audio), partial(_hear, bundle, thresholds=scaled_thresholds(bundle, factor))
-    hearings = [hear(given, title=_rescaled(bundle, given), explanation="the same weights, told the rate")]
+    hearings = [hear(given, title=_rescaled(bundle, given), explanation="the same weights; the step follows the rate")]
     if given.rate != bundle.rate:
         told = f"the model takes it for {_khz(bundle.rate)}: too {'fast' if given.rate < bundle.rate else 'slow'}"
         hearings.append(hear(given, told=bundle.rate, title="Step left as it was", explanation=told))

@@ -1,7 +1,7 @@
 """The pendulum itself: angles over time of a swinging rod that gets a small random push after every frame.
 
-    theta'' = 29.43 sin(theta) - 0.1 theta'          (3 g / (2 l) with g = 9.81, mass 1, length 1, inertia m l^2 / 3
-                                                      and the torque m g l sin(theta); theta = 0 points up here)
+    theta'' = 29.43 sin(theta) - 0.1 theta'          (3 g / l with g = 9.81, mass m = 1, length l = 1, inertia
+                                                      m l^2 / 3, torque m g l sin(theta); theta = 0 points up here)
 
 Semi-implicit Euler with an inner step of 1e-4 s, 100 inner steps a frame (0.01 s). Start: theta ~ U(0, 2 pi) at rest;
 after each frame theta' += N(0, 0.1^2). The task is that of Becker et al., "Recurrent Kalman Networks" (ICML 2019), in
