@@ -2,7 +2,7 @@
 
     python -m kws_s5.eval.series runs/series new.csv --out predictions.csv
 
-The file has the layout of the training data (data/series_csv.py); target columns may be missing. A row whose features
+The file has the layout of the training data (data/series/csv_file.py); target columns may be missing. A row whose features
 are all empty is a question about that moment. Where targets are given, the error is printed.
 """
 

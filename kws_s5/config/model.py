@@ -1,4 +1,4 @@
-"""The shape of a model: front -> S5 layers -> head. Defaults are those of the published S5 code (run_train.py)."""
+"""The shape of a model: front -> S5 layers -> head. Defaults are those of the published S5 code."""
 
 from dataclasses import dataclass, field
 from typing import Literal

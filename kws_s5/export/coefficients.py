@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 TAPS, GRID, EXPONENT, BAND, USABLE = 3, 64, 0.6, 0.97, 0.96  # those of model/bank_design.py
-TOLERANCE = 1e-6  # samples; of model/bank_frames.py
-OFFSET = 1e-12  # on every sample; of model/bank_vector.py
+TOLERANCE = 1e-6  # samples; of ops/bank/frames.py
+OFFSET = 1e-12  # on every sample; of ops/bank/vector.py
 TWO_PI = 2.0 * math.pi
 SINE = math.sqrt(2.0)  # of model/front_bank.py
 

@@ -4,8 +4,8 @@ The batch norm before an SSM, being affine in evaluation, disappears into it:
 
     u = g x + s:   Bu = (B_bar g) x + B_bar s,   y = C xs + D g x + D s
 
-So does the one behind it (ssm_norm), into C and D. Every matrix lies in the panels that stream/kernel.py reads;
-running_compiled.py runs streams on it.
+So does the one behind it (ssm_norm), into C and D. Every matrix lies in the panels that ops/stream/kernel.py
+reads; packed_stream.py runs streams on it.
 Legend: M modes, H features, P states, K outputs.
 """
 

@@ -6,7 +6,7 @@
 Memory is constant. A chunk may be one sample or minutes, mono or of several channels, integer or float. The rate is the
 sound's own and belongs to the session: another rate needs another session (or ``reset``). A session is for one thread;
 spotter.py adds the lock. What runs the model is an engine: torch's (torch_engine.py), or that of an exported model
-(export/runtime.py); nothing here needs torch. Legend: N streams, l samples of a chunk, f frames, K labels.
+(onnx_engine.py); nothing here needs torch. Legend: N streams, l samples of a chunk, f frames, K labels.
 """
 
 from collections.abc import Sequence

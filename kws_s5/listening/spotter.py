@@ -4,7 +4,7 @@
     for event in spotter.push(chunk, 48000): print(event.label, event.start, event.score)
     for event in spotter.find("meeting.mp3"): ...              # an hour in constant memory
 
-Models are torch's (bundle.py) or exported (export/runtime.py: the file's name ends in .onnx, and torch is not needed).
+Models are torch's (bundle.py) or exported (onnx_engine.py: the file's name ends in .onnx, and torch is not needed).
 session.py turns sound into scores, events.py scores into events. All methods may be called from any thread.
 Legend: N streams, K words.
 """

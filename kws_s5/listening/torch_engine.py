@@ -4,7 +4,7 @@
     logits, state = engine.run(waveforms, engine.initial_state(), 0)    # frames that these samples complete
 
 Both give a frame once its last sample is there, whatever the pieces the sound came in. Arrays go in and come out, the
-states are torch's. (export/runtime.py has the engine of exported models, which does without torch.)
+states are torch's. (onnx_engine.py has the engine of exported models, which does without torch.)
 Legend: N streams, l samples of a chunk, W samples of a window, f frames, K outputs.
 """
 

@@ -19,7 +19,7 @@ WORDS_35 = (
     "up", "visual", "yes", "backward", "bird", "dog", "eight", "follow", "four", "happy", "learn", "nine", "off", "one",
     "seven", "six", "stop", "three", "two", "wow", "zero",
 )
-"""All words of v0.02, in the order of the classes of the official S5 code (s5/dataloaders/sc.py)."""
+"""All words of v0.02, in the order of the classes in the official S5 code's loader."""
 
 COMMANDS_10 = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 """The ten commands of the 12-class task, in the order of the paper that introduced it."""

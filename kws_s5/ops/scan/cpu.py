@@ -96,7 +96,7 @@ def _launch(
     pointers: list[Tensor],
     needs_Lambda: bool = False,
 ) -> None:
-    """Packs sizes and addresses in the order kernels.py unpacks them, and runs the items on torch's threads."""
+    """Packs sizes and addresses in the order cpu_kernels.py unpacks them, and runs the items on torch's threads."""
     N, L, P, D = sizes
     n_items = N * items_per_clip
     if n_items * L == 0:
