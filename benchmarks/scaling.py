@@ -5,6 +5,7 @@ makes a run slower). Training counts epochs after the first, so that start-up st
 Writes docs/scaling.json and the table of docs/processes.md.
 """
 
+import argparse
 import csv
 import json
 import os
@@ -70,6 +71,7 @@ def scanning(folder: Path, n: int) -> float:
 
 def main() -> int:
     """Measures, prints and writes."""
+    argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__).parse_args()
     jobs: dict[str, Callable[[Path, int], float]] = {
         "kws-train quickstart, an epoch": training, "kws-eval, all clips at four rates": evaluation,
         "kws-scan, 2 x 30 min": scanning}

@@ -31,14 +31,14 @@ class Arguments:
     models: tyro.conf.Positional[tuple[str, ...]] = ()
     """Run folders, model files or names of shipped models. Default: the shipped one."""
     host: str = "127.0.0.1"
-    """Address to listen at; 0.0.0.0: every one of this computer. Browsers open the microphone only for localhost or
-    over https."""
+    """Address to listen at; 0.0.0.0: every address of this computer. Browsers open the microphone only for localhost
+    or over https."""
     port: int = 7860
-    """0: a free one."""
+    """Port; 0: any free one."""
     seconds: float = 60.0
-    """Longest recording."""
+    """Longest recording in seconds."""
     megabytes: float = 20.0
-    """Largest upload."""
+    """Largest upload in megabytes."""
     browser: Flag = False
     """Open the page in the browser."""
 

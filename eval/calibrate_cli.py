@@ -20,11 +20,11 @@ MOST_MISSED = 0.5  # of the words: a spotter that misses more is not put in the 
 
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
-DESCRIPTION = """Chooses a threshold for each keyword so that a limit on false alarms per hour is kept, and stores them
-in the model file, where kws-scan, kws-listen and KeywordSpotter find them.
+DESCRIPTION = """Chooses a threshold for each keyword so that a limit on false alarms per hour is kept, and stores it
+in the model file, where kws-scan, kws-listen and KeywordSpotter find it.
 
-Background is sound in which the keywords are not said: hours of talk and of the noises of the place, if you can. The
-words are the validation clips of the model's run (or --data DIR); test clips stay unseen for kws-eval --stream."""
+Background is sound in which nobody says the keywords: hours of talk and of the usual noises are best. The words are the
+validation clips of the model's run (or --data DIR). The test clips stay unseen, for kws-eval --stream."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Arguments:
     """The command line."""
 
     model: tyro.conf.Positional[str]
-    """A run folder or a model file."""
+    """A run directory, a model file, or the name of a shipped model."""
     background: str = ""
     """Folder of recordings without keywords. Default: the validation clips of _unknown_ and _silence_."""
     max_fa_per_hour: float = 0.5
@@ -40,13 +40,15 @@ class Arguments:
     data: str = ""
     """Folder of recordings <word>/<clip> instead of the run's own clips; without split lists all of them count."""
     split: Literal["train", "validation", "test", "all"] = "validation"
+    """Which clips give the words."""
     floor: float = 0.3
-    """No threshold is set lower than this."""
+    """Lowest threshold."""
     rate: float = 0.0
     """Sample rate to calibrate at, in Hz. Default: the training rate."""
     snr: tuple[float, ...] = (30.0, 20.0)
-    """Pink noise in dB below the words: the background has to keep to the limit as recorded and at each of these."""
+    """Pink noise in dB below the words. The background must keep the limit as recorded and with each of these noises."""
     seed: int = 0
+    """Seed of the noise and of the stream."""
     out: str = ""
     """Model file to write. Default: the model itself; for a shipped model NAME-calibrated.safetensors, here."""
     dry_run: Flag = False

@@ -27,9 +27,9 @@ examples:
   kws-eval runs/quickstart --stream --background talk_radio      false alarms per hour, misses, latency
 
 protocols:
-  decimate, soxr      how clips get to a rate: every r-th sample without a filter (the S5 paper's way), or band-limited
+  decimate, soxr      how clips get to a rate: every r-th sample without a filter (as in the S5 paper), or band-limited
   rescale             the model's time step follows the rate: the same weights at any rate
-  no rescale          the control: the model takes the sound for one at its training rate, and must collapse
+  no rescale          the control: the model takes the sound as if it had the training rate, and fails
   soxr back           the baseline: the sound is resampled to the training rate first
   linear, masked      straight lines between samples; modes that would alias are silent"""
 
@@ -45,35 +45,35 @@ class Arguments:
     data: str = ""
     """Folder of recordings <word>/<clip>, or the official 12-class test archive. Default: the test clips of the run."""
     split: Literal["auto", "train", "validation", "test", "all"] = "auto"
-    """auto: test, and every clip of a folder without lists of its own."""
+    """Which clips. auto: the test split, or every clip of a folder without split lists."""
     rate: tuple[float, ...] = ()
-    """Sample rates in Hz. Default: the clips' own, and half of it where that is the training rate."""
+    """Sample rates in Hz. Default: the rate of the clips, and half of it if the clips have the training rate."""
     resampler: Literal["both", "decimate", "soxr"] = "both"
-    """How clips get to another rate; decimate only by whole factors."""
+    """How clips get to another rate: decimate (whole factors only), soxr (band-limited), or both as rows."""
     rescale: Flag = False
-    """Only rows with Delta rescaled."""
+    """Show only the rows with Delta rescaled."""
     no_rescale: Flag = False
-    """Only the control."""
+    """Show only the control: Delta not rescaled."""
     resample_back: Flag = False
-    """Only the baseline: resampled back to the training rate."""
+    """Show only the baseline: sound resampled to the training rate."""
     interpolation: tuple[Literal["hold", "linear"], ...] = ("hold",)
-    """Between samples, at lower rates: hold (the paper's), linear, or both as rows (LinearFront models)."""
+    """Input between samples at lower rates: hold (the paper's), linear, or both as rows. LinearFront models only."""
     mask_modes: Flag = False
-    """Also rows in which modes above the lower Nyquist frequency are silent (LinearFront models)."""
+    """Also rows in which modes above the lower Nyquist frequency are silent. LinearFront models only."""
     snr: tuple[float, ...] = ()
-    """Signal-to-noise ratios in dB, beside the clean rows."""
+    """Signal-to-noise ratios in dB for rows with noise, beside the clean rows."""
     noise: str = "white"
-    """white, pink, or a folder of recordings."""
+    """What the noise is: white, pink, or a folder of recordings."""
     stream: Flag = False
     """Listen to a long recording made from the clips: false alarms per hour and misses for every threshold."""
     background: str = ""
-    """Of --stream: folder of recordings without keywords. Default: the clips of _unknown_ and _silence_."""
+    """For --stream: folder of recordings without keywords. Default: the clips of _unknown_ and _silence_."""
     seed: int = 0
-    """Of the noise."""
+    """Seed of the noise and of the stream."""
     batch_size: int = 64
-    """Clips that the model sees at once."""
+    """Clips in a batch."""
     processes: int = 1
-    """That share the clips, each with its own copy of the model; the results stay the same."""
+    """Processes that share the clips, each with its own copy of the model. The results do not change."""
     out: str = ""
     """Folder for results.json and the plots. Default: eval (or eval-<data>) in the run folder, else eval-<model>."""
     json: Flag = False

@@ -2,8 +2,8 @@
 
     python -m kws_s5.eval.series runs/series new.csv --out predictions.csv
 
-The file has the layout of the training data (data/series/csv_file.py); target columns may be missing. A row whose features
-are all empty is a question about that moment. Where targets are given, the error is printed.
+The file has the layout of the training data (docs/pendulum.md); target columns may be missing. A row whose features are
+all empty is a question about that moment. Where targets are given, the error is printed.
 """
 
 import csv

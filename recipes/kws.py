@@ -42,7 +42,7 @@ def kws12() -> RunConfig:
 
 
 def commands12() -> RunConfig:
-    """The shipped model: kws12 trained on, with synthetic people who talk as _unknown_ (after kws12; extra: synth)."""
+    """The shipped model: continues a finished kws12, with synthetic talk as _unknown_ (extra: synth)."""
     run = kws12()
     data = replace(run.data, added_talk=240)
     training = replace(run.training, epochs=8, init="runs/kws12")
@@ -52,20 +52,20 @@ def commands12() -> RunConfig:
 
 
 def kws12_logmel() -> RunConfig:
-    """The kws12 model behind a log-mel spectrogram instead of the S5 bank: the baseline, fixed to its training rate."""
+    """Baseline: the kws12 model behind a log-mel spectrogram instead of the S5 bank, fixed to its training rate."""
     run = kws12()
     return replace(run, name="kws12-logmel", model=replace(run.model, front=LogMelFront()))
 
 
 def kws12_cnn() -> RunConfig:
-    """A small log-mel CNN of the kws12 model's size and training: the field's usual design, as a baseline."""
+    """Baseline: a log-mel CNN with the size and the training of kws12, the usual design of the field."""
     run = kws12_logmel()
     model = replace(run.model, cell="conv", d_model=192, n_layers=6, head=ClassHead(pooling="mean"))
     return replace(run, name="kws12-cnn", model=replace(model, ssm_norm=False))
 
 
 def kws12_bidirectional() -> RunConfig:
-    """The kws12 model with layers that look both ways: whole clips only, no streaming."""
+    """The kws12 model with layers in both directions of time: whole clips only, no streaming."""
     run = kws12()
     ssm = replace(run.model.ssm, bidirectional=True)
     model = replace(run.model, ssm=ssm, head=ClassHead(pooling="mean"))
@@ -73,7 +73,7 @@ def kws12_bidirectional() -> RunConfig:
 
 
 def words() -> RunConfig:
-    """Your own folder of recordings (--data.root DIR, 20 to 50 of each word, any rate), from the shipped model on."""
+    """Your own recordings (--data.root DIR, 20 to 50 of each word, any rate), starting from the shipped model."""
     training = TrainingConfig(epochs=40, batch_size=16, label_smoothing=0.1, frame_weight=0.5, average_from=0.75,
                               balanced=True, init="commands12", choose_by="loss")
     run = kws12()
@@ -83,7 +83,7 @@ def words() -> RunConfig:
 
 
 def spotter() -> RunConfig:
-    """Your own words for listening: as words, and synthetic people say them, or talk without them (extra: synth)."""
+    """Your own words for listening: as words, with synthetic voices that say them or talk without them (extra: synth)."""
     run = words()
     data = replace(run.data, unknown=True, silence=True, added_talk=120, added_voices=40)
     return replace(run, name="spotter", data=data, training=replace(run.training, epochs=20))
@@ -98,7 +98,7 @@ def quickstart() -> RunConfig:
 
 
 def flat_small() -> RunConfig:
-    """A small flat S5 on raw samples, as in the paper but in minutes on a CPU: four synthesised words at 8 kHz."""
+    """A small S5 on raw samples, as in the paper but in minutes on a CPU: four synthesised words at 8 kHz."""
     ssm = SSMConfig(ssm_size=32, blocks=4, C_init="lecun_normal", bidirectional=True)
     model = ModelConfig(d_model=32, n_layers=3, front=LinearFront(gain=CLIP_GAIN), ssm=ssm, dropout=0.05)
     optim = OptimConfig(lr=0.01, ssm_lr=0.003, weight_decay=0.04, groups="noBCdecay", clip_norm=1.0)

@@ -5,7 +5,7 @@ versions of each that learn something visible on two CPU cores in minutes: same 
     kws-train lra-image --data.root cifar-10-batches-bin
     kws-train lra-listops-tiny
 
-Rows for sMNIST and psMNIST have no run script; they are the paper's table as we know it: starting points.
+sMNIST and psMNIST have no run script. Their rows are from the paper's table, unverified: starting points.
 """
 
 from dataclasses import replace

@@ -33,13 +33,13 @@ def pendulum() -> RunConfig:
 
 
 def pendulum_drop() -> RunConfig:
-    """The same model blind to the intervals: every step is 1 (the paper's S5-drop, published MSE 6.68e-3)."""
+    """The same model without the intervals: every step is 1 (the paper's S5-drop; MSE 6.68e-3, unverified)."""
     run = pendulum()
     return replace(run, name="pendulum-drop", data=replace(run.data, use_dt=False))
 
 
 def pendulum_append() -> RunConfig:
-    """The interval is an input of the encoder, the steps are 1 (the paper's S5-append, published MSE 4.13e-3)."""
+    """The interval is an input of the encoder, every step is 1 (the paper's S5-append; MSE 4.13e-3, unverified)."""
     run = pendulum()
     return replace(run, name="pendulum-append", model=replace(run.model, front=FrameFront(append_dt=True)))
 
@@ -59,7 +59,7 @@ def pendulum_both() -> RunConfig:
 
 
 def pendulum_query() -> RunConfig:
-    """Pendulum that also answers between its observations: 10 unseen frames a sequence are asked about in training."""
+    """Pendulum that also answers between its observations: training asks about 10 unseen frames of each sequence."""
     run = pendulum()
     return replace(run, name="pendulum-query", data=replace(run.data, n_query=10))
 

@@ -29,7 +29,7 @@ class Run:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the command; returns its exit status (0 done, 2 a mistake to mend, 130 stopped)."""
+    """Runs the command; returns its exit status (0 done, 2 a mistake of the user, 130 stopped)."""
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
         return guarded(lambda: _main(argv))

@@ -15,43 +15,47 @@ class KeywordData:
     root: str = "synthetic"
     """The folder; 'synthetic' makes words with a speech synthesiser (extra: synth)."""
     words: tuple[str, ...] = ()
-    """Keywords, in the order of the classes. Empty: every word of the folder."""
+    """Keywords, in the order of the classes; empty: every word of the folder."""
     unknown: bool = False
-    """Put the other words of the folder into a class _unknown_ (off: they are left out)."""
+    """Make the other words of the folder a class _unknown_; off: they are left out."""
     unknown_share: float = 0.1
-    """Clips of _unknown_ as a share of the clips of one split's keywords; 1.0 or more: take as many as there are."""
+    """Clips of _unknown_ as a share of the keyword clips of the same split; 1.0 or more: all of them."""
     silence: bool = False
-    """Add a class _silence_, cut from _background_noise_; without it digital silence, in training made-up noise too."""
+    """Add a class _silence_ from the recordings in _background_noise_. Without such recordings it is digital silence,
+    and in training also made-up noise."""
     silence_share: float = 0.1
+    """Clips of _silence_ as a share of the keyword clips of the same split."""
     rate: float = 16000.0
-    """Training rate in Hz. Clips keep their own rate; this is the one whose step rescale is 1."""
+    """Training rate in Hz, at which the step rescale is 1. Clips keep their own rates."""
     seconds: float = 1.0
     """Longest clip in a batch; longer ones are cut (a random window in training, else the middle). 0: no limit."""
     pad: bool = True
     """Zero-pad shorter clips to ``seconds`` and treat the padding as sound, as published results do."""
     download: Literal["", "v0.01", "v0.02"] = ""
-    """Fetch this Google Speech Commands release into root first."""
+    """Fetch this release of Google Speech Commands into root first; empty: fetch nothing."""
     on_bad_file: BadFile = "skip"
-    """Unreadable clips: skip them (reported) or fail."""
+    """What to do about unreadable clips: skip them (they are reported), or fail."""
     validation_percent: float = 10.0
+    """Percent of the speakers for validation, where the folder has no split lists of its own (split by sha1)."""
     testing_percent: float = 10.0
-    """Shares of the sha1 split where the folder has no lists of its own."""
+    """Percent of the speakers for the test, likewise."""
     seed: int = 0
-    """Of the choice of _unknown_ and _silence_ clips, and of the synthesiser."""
+    """Seed of the choice of _unknown_ and _silence_ clips, and of the synthesiser."""
     cache: str = ""
     """Folder for decoded clips; empty: the user's cache folder."""
     synthetic_voices: int = 40
+    """Voices of the synthetic set (root synthetic)."""
     synthetic_takes: int = 2
-    """Size of the synthetic set: voices, and takes of each word and voice (of added voices too)."""
+    """Takes of each word by each synthetic voice, added voices included."""
     added_voices: int = 0
-    """Few people have recorded? Let this many synthetic voices say the words too, read as the folders are called, in
-    training only (extra: synth; 40 is a good start)."""
+    """Synthetic voices that also say the words, for folders with few speakers. They say the names of the folders; in
+    training only (extra: synth). 40 is a good start."""
     added_talk: int = 0
-    """Let this many synthetic voices talk, in English sentences without the keywords, as _unknown_, in training only
-    (extra: synth; 120 is a good start): far fewer false alarms in running speech. Real recordings of talk do the same
-    in a folder _unknown_."""
+    """Synthetic voices that say English sentences without the keywords, as _unknown_, in training only (extra: synth).
+    They prevent most false alarms in running speech; 120 is a good start. Real recordings of talk in a folder _unknown_
+    do the same."""
     accents: tuple[str, ...] = ()
-    """Languages of synthetic voices as eSpeak NG names them, for instance de; empty: eight kinds of English."""
+    """Languages of the synthetic voices by their eSpeak NG names, for instance de; empty: eight kinds of English."""
 
     def __post_init__(self) -> None:
         one_of("data.on_bad_file", self.on_bad_file, BadFile)
@@ -79,34 +83,35 @@ class AugmentConfig:
     """Random changes of training waveforms; every one can be switched off by 0. Never used in evaluation."""
 
     splice: float = 0.0
-    """Probability that a clip becomes the end of one word and the beginning of another, as _unknown_ (where that is a
-    class): a spotter in running speech learns that pieces are no words."""
+    """Probability that a clip is replaced by the end of one word and the beginning of another, as _unknown_ (where that
+    is a class). A spotter learns that pieces of words are no words."""
     shift: float = 0.0
-    """Seconds: clips are moved by up to this much either way."""
+    """Seconds by which clips are moved at most, either way."""
     gain: float = 0.0
-    """Natural log units: amplitude times exp(U(-gain, gain))."""
+    """Random level in natural log units: the amplitude is multiplied by exp(U(-gain, gain))."""
     noise: float = 0.0
     """Probability of adding background noise or coloured noise."""
     noise_snr: tuple[float, float] = (0.0, 30.0)
-    """dB, uniform."""
+    """Lowest and highest signal-to-noise ratio in dB; uniform between them."""
     reverb: float = 0.0
     """Probability of convolving with a synthetic room."""
     speed: float = 0.0
-    """Played faster or slower by up to this share (0.1: 0.9 to 1.1), pitch included."""
+    """Clips are played faster or slower by up to this share (0.1: 0.9 to 1.1), pitch included."""
     microphone: float = 0.0
-    """dB: standard deviation of a random smooth frequency response, as of another microphone."""
+    """Standard deviation in dB of a random smooth frequency response, as of another microphone."""
     band_limit: float = 0.0
     """Probability of a random low-pass between 1/8 of the rate and its Nyquist frequency."""
     true_rate: float = 0.0
-    """Probability of training at another true sample rate ("rate-augmented": no longer zero-shot in rate)."""
+    """Probability that a clip is resampled to another true sample rate. Tests at other rates are then no longer
+    zero-shot."""
     time_mask: float = 0.0
-    """Seconds: longest stretch of frames replaced by the mean, after the front."""
+    """Longest stretch of frames in seconds that is replaced by the mean, after the front."""
     frequency_mask: float = 0.0
-    """Share of the front's channels masked at most."""
+    """Largest share of the front's channels that is masked."""
     top_mask: float = 0.0
-    """Probability that a clip's upper channels (60 % at most) are masked, as they are at a lower sample rate."""
+    """Probability that the upper channels of a clip (60 % at most) are masked, as they are at a lower sample rate."""
     warp: float = 0.0
-    """Natural log of the largest random stretch of the front's frequency axis (other vocal tracts)."""
+    """Natural log of the largest random stretch of the front's frequency axis, as of other vocal tracts."""
     mixup: float = 0.0
     """Beta parameter of mixup; 0: off."""
 
@@ -124,14 +129,20 @@ class PendulumData:
     """Images of a noisy pendulum, irregularly sampled."""
 
     n_train: int = 2000
+    """Training sequences."""
     n_validation: int = 1000
+    """Validation sequences."""
     n_test: int = 1000
+    """Test sequences."""
     n_frames: int = 100
+    """Frames of each sequence, 0.01 s apart."""
     n_observed: int = 50
+    """Frames of each sequence that the model sees."""
     use_dt: bool = True
-    """Give the intervals to the model (off: all intervals are 1, the paper's S5-drop)."""
+    """Give the intervals to the model; off: all intervals are 1 (the paper's S5-drop)."""
     n_query: int = 0
-    """Unseen frames per sequence that are asked about: steps with a black picture. Published results: 0."""
+    """Unseen frames of each sequence that the model must answer for: steps with a black picture. Published results:
+    0."""
     mirror: bool = False
     """Swap left and right in half of the training sequences. Published results: off."""
     cache: str = ""
@@ -173,6 +184,7 @@ class SeriesData:
     scaling: SeriesScaling = field(default_factory=SeriesScaling)
     """Filled in by training and kept with the model."""
     cache: str = ""
+    """Folder for prepared data; empty: the user's cache folder."""
 
     def __post_init__(self) -> None:
         require(self.max_gap >= 0, "data.max_gap", self.max_gap, "0 or more")
@@ -193,22 +205,26 @@ class LraData:
     max_length: int = 0
     """Longest sequence kept, in tokens; 0: the published value."""
     n_train: int = 0
+    """Training examples at most; 0: the published number, or all there are."""
     n_validation: int = 0
+    """Validation examples at most; 0: likewise."""
     n_test: int = 0
-    """Limits on the number of examples; 0: the published sizes or all there are."""
+    """Test examples at most; 0: likewise."""
     select_on_test: bool = False
-    """IMDB without a held-out validation set: choose the epoch by the test set, as published numbers do."""
+    """IMDB: hold out no validation set and choose the epoch by the test set, as published numbers do."""
     min_length: int = 0
+    """Generated ListOps: shortest expression in tokens; 0: the published 500."""
     max_depth: int = 0
-    """Generated ListOps: shortest expression in tokens and deepest nesting; 0: the published 500 and 10."""
+    """Generated ListOps: deepest nesting; 0: the published 10."""
     image_size: int = 0
+    """Generated Pathfinder: pixels a side; 0: the published 32 (Path-X: 128)."""
     contour_length: int = 0
-    """Generated Pathfinder: pixels a side and dashes of the long curves; 0: the published 32 (Path-X: 128) and 14."""
+    """Generated Pathfinder: dashes of the long curves; 0: the published 14."""
     mirror: bool = False
     """Mirror training pictures left to right at random (Pathfinder, Path-X: any of a square's eight symmetries).
     Published results: off."""
     seed: int = 0
-    """Of generated data, of held-out validation texts and of the choice of examples below the limits."""
+    """Seed of generated data, of held-out validation texts and of the choice of examples below the limits."""
     cache: str = ""
     """Folder for prepared data; empty: the user's cache folder."""
 

@@ -26,12 +26,17 @@ class SSMConfig:
     blocks: int = 8
     """HiPPO blocks J on the diagonal at initialisation."""
     C_init: CInit = "trunc_standard_normal"
+    """Distribution of the initial C."""
     discretization: Discretization = "zoh"
+    """zoh: zero-order hold. bilinear: Tustin's rule."""
     dt_min: float = 0.001
+    """Smallest initial step Delta, in steps of the layer's input."""
     dt_max: float = 0.1
+    """Largest initial step Delta."""
     conj_sym: bool = True
     """Store half of the spectrum and read out 2 Re(C x)."""
     bidirectional: bool = False
+    """Scan in both directions of time. Such a model needs whole clips and cannot stream."""
     eigenvalues: Eigenvalues = "free"
     """free: as in the paper; clip: Re(Lambda) <= -1e-4; exp: Re(Lambda) = -exp(rho), always stable."""
 
@@ -53,7 +58,8 @@ class LinearFront:
 
     n_inputs: int = 1
     gain: float = 1.0
-    """Constant factor on the input. The official Speech Commands loader amounts to about 2.4."""
+    """Constant factor on the input. The official Speech Commands loader amounts to about 2.4
+    (docs/speech_commands.md)."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +78,23 @@ class BankFront:
     """
 
     n_modes: int = 64
+    """Modes of the bank, each with its own frequency and bandwidth."""
     n_poles: int = 2
     """Cascaded poles of each mode (2: a gammatone of order two)."""
     f_min: float = 60.0
+    """Lowest centre frequency in Hz; centres are mel-spaced."""
     f_max: float = 7600.0
-    """Mel-spaced centre frequencies (Hz) from f_min to f_max, at most 0.95 of the training rate's Nyquist frequency."""
+    """Highest centre frequency in Hz, at most 0.95 of the training rate's Nyquist frequency."""
     frame_rate: float = 100.0
+    """Frames a second, at any sample rate."""
     learnable: bool = True
     """Train centre frequencies and bandwidths (both kept positive, so every mode stays stable)."""
     floor: float = 1e-6
     """Power floor inside the logarithm (a full-scale sine has power 0.5)."""
     absent: Absent = "floor"
-    """Modes above the Nyquist frequency of the actual rate: floor, as if there were no sound; mean, their average."""
+    """Value of modes above the Nyquist frequency of the actual rate. floor: as without sound. mean: their average."""
     gain: float = 1.0
+    """Constant factor on the input."""
 
     def __post_init__(self) -> None:
         one_of("front.absent", self.absent, Absent)
@@ -101,7 +111,7 @@ class LogMelFront:
 
     n_mels: int = 64
     window: float = 0.025
-    """Seconds."""
+    """Length of the analysis window in seconds."""
     f_min: float = 60.0
     f_max: float = 7600.0
     frame_rate: float = 100.0
@@ -127,9 +137,9 @@ class ClassHead:
 
     pooling: Pooling = "mean"
     frame_logits: bool = False
-    """Also give logits at every step (same weights, causal running mean), for streaming models."""
+    """Also give logits at every step (same weights, causal running mean), which streams need."""
     window: float = 1.0
-    """Seconds of history behind a frame decision (frame_logits)."""
+    """Seconds of sound behind a frame decision (frame_logits)."""
 
     def __post_init__(self) -> None:
         one_of("head.pooling", self.pooling, Pooling)
@@ -156,7 +166,9 @@ class ModelConfig:
     """Front, ``n_layers`` S5 layers of width ``d_model``, head."""
 
     d_model: int = 128
+    """Features H of each layer."""
     n_layers: int = 6
+    """Layers behind the front."""
     front: Front = field(default_factory=LinearFront)
     ssm: SSMConfig = field(default_factory=SSMConfig)
     head: Head = field(default_factory=ClassHead)
@@ -164,7 +176,8 @@ class ModelConfig:
     norm: Norm = "batch"
     prenorm: bool = True
     ssm_norm: bool = False
-    """Also normalise each SSM's output, before the nonlinearity. Learns faster; not in the paper. S5 cells only."""
+    """Also normalise the output of each SSM, before the nonlinearity. It learns faster; it is not in the paper. S5
+    cells only."""
     norm_momentum: float = 0.95
     """Batch norm: running = momentum * old + (1 - momentum) * batch (the reference's convention)."""
     dropout: float = 0.0
@@ -173,8 +186,8 @@ class ModelConfig:
     rate: float = 0.0
     """Training rate in Hz: audio at this rate has step_rescale 1. 0: the data has no rate."""
     cell: Cell = "s5"
-    """gru, conv: a recurrent unit or a convolution for every SSM, as baselines; ``ssm``, ``ssm_norm`` and
-    ``activation`` are then unused."""
+    """s5, or a baseline in its place: gru (a recurrent unit) or conv (a convolution). With a baseline, ``ssm``,
+    ``ssm_norm`` and ``activation`` have no effect."""
 
     def __post_init__(self) -> None:
         one_of("model.cell", self.cell, Cell)

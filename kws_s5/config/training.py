@@ -17,17 +17,23 @@ class OptimConfig:
     """AdamW with the paper's parameter groups."""
 
     lr: float = 0.004
+    """Learning rate of everything outside the SSM groups."""
     ssm_lr: float = 0.001
+    """Learning rate of the SSM parameters (Lambda, log_step, and what ``groups`` adds)."""
     weight_decay: float = 0.05
     groups: Groups = "standard"
+    """Which SSM parameters train with ssm_lr and which decay: the published layouts."""
     dt_global: bool = False
     """Train log_step with the global learning rate and decay."""
     schedule: Schedule = "cosine"
-    """cosine: linear warm-up, then down to lr_min at the last step. official: the published code's off-by-one."""
+    """cosine: linear warm-up, then a cosine down to lr_min at the last step. official: as the published code does it,
+    which takes the full rate at the first step and reaches lr_min before the end."""
     warmup_epochs: float = 1.0
+    """Epochs of linear warm-up."""
     lr_min: float = 0.0
+    """Learning rate at the end."""
     clip_norm: float = 0.0
-    """Gradient norm limit; 0: none."""
+    """Limit on the norm of the gradient; 0: none."""
 
     def __post_init__(self) -> None:
         one_of("optim.groups", self.groups, Groups)
@@ -46,29 +52,32 @@ class TrainingConfig:
 
     epochs: int = 40
     batch_size: int = 16
+    """Examples of one process in a step."""
     seed: int = 0
+    """Seed of weights, order, augmentation and dropout."""
     choose_by: ChooseBy = "score"
-    """What chooses the epoch on the validation set: its accuracy (regression: squared error), or the loss, which is
-    steadier where there are few validation examples."""
+    """What chooses the epoch on the validation set: score (accuracy; for regression the squared error), or loss, which
+    is steadier with few validation examples."""
     patience: int = 0
     """Stop after this many epochs without a better validation score; 0: never."""
     label_smoothing: float = 0.0
     balanced: bool = False
-    """Draw training clips so that all classes are equally frequent, whatever the folder holds."""
+    """Draw training clips so that all classes are equally frequent."""
     frame_weight: float = 0.0
-    """Weight of the loss of the decisions at every frame (heads with frame_logits); 0: only the whole clip counts."""
+    """Weight of the loss at every frame (heads with frame_logits); 0: only the whole clip counts."""
     init: str = ""
-    """Model to start from (name, file or run folder): the same --model options, except head, dropout and
-    norm_momentum; the head is new where the words differ."""
+    """Model to start from: a name, a file or a run directory. Its --model options must be the same, except head,
+    dropout and norm_momentum. The head is new where the words differ."""
     average_from: float = 1.0
-    """Share of the training after which weights are averaged (0.75: over the last quarter); 1: never."""
+    """Share of the training after which the weights are averaged (0.75: over the last quarter); 1: never."""
     devices: int = 1
     """Processes on this machine (GPUs, or processes on the CPU)."""
     nodes: int = 1
-    """Machines."""
+    """Number of machines."""
     strategy: str = "auto"
     """Lightning's strategy: auto, ddp, ..."""
     accelerator: str = "auto"
+    """Lightning's accelerator: auto, cpu, cuda, ..."""
     precision: str = "32-true"
     """Lightning's precision: 32-true, 64-true, bf16-mixed, 16-mixed, ..."""
     matmul_precision: MatmulPrecision = "highest"
@@ -76,14 +85,15 @@ class TrainingConfig:
     1e-5; medium: rounded to bfloat16. Layers on CPUs follow it where the processor has AMX, which takes 15 and 34 % off
     a step of kws12."""
     n_workers: int = 0
-    """Extra processes that load batches; 0: in the main process (best for clips in the memory-mapped store)."""
+    """Extra processes that load batches; 0: the main process loads them, which is best for clips in the store."""
     save_minutes: float = 5.0
-    """A checkpoint every so many minutes and at the end of every epoch; 0: only the latter."""
+    """Minutes between checkpoints, beside the one at the end of every epoch; 0: only that one."""
     save_steps: int = 0
-    """Also a checkpoint every so many steps; 0: no."""
+    """Steps between further checkpoints; 0: none."""
     out: str = ""
-    """Folder of the run; empty: runs/<recipe>."""
+    """Run directory; empty: runs/<recipe>."""
     progress: bool = True
+    """Show a progress bar at a terminal."""
 
     def __post_init__(self) -> None:
         require(self.epochs >= 1, "training.epochs", self.epochs, "at least 1")

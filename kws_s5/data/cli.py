@@ -24,17 +24,19 @@ from kws_s5.data.keywords.store import open_store
 
 @dataclass(frozen=True)
 class Options:
-    """Reports on a folder of recordings: root/<word>/<clip>. Decodes every clip once; training starts from there."""
+    """Reports what a folder of recordings, FOLDER/<word>/<clip>, holds and what to repair before training. Every clip is
+    decoded once; training uses the same store. Exit status: 0 no problem, 1 problems found, 2 the folder cannot be read."""
 
     folder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FOLDER")]
     """The folder that holds one folder of recordings per word."""
     json: Annotated[str, tyro.conf.arg(metavar="FILE")] = ""
-    """Write the whole report, with the name of every clip concerned, to this file."""
+    """File for the whole report, with the name of every clip concerned."""
     cache: str = ""
     """Folder for decoded clips; empty: the user's cache folder."""
     validation_percent: float = 10.0
+    """Percent for validation, where the folder has no split lists of its own (split by sha1)."""
     testing_percent: float = 10.0
-    """Shares of the split by the sha1 rule, where the folder has no lists of its own."""
+    """Percent for the test, likewise."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,7 +66,7 @@ def show(found: dict[str, Any], console: Console) -> None:
     console.print(f"rates (Hz): {_told(found['rates'])}; channels: {_told(found['channels'])}; seconds: "
                   f"{seconds['shortest']:g} to {seconds['longest']:g}, median {seconds['median']:g}", markup=False)
     if not found["findings"]:
-        console.print("Nothing to mend.", style="green")
+        console.print("Nothing to repair.", style="green")
     for finding in found["findings"]:
         style = "bold red" if finding["level"] == "problem" else "yellow"
         advice = finding["advice"][0].upper() + finding["advice"][1:]

@@ -40,7 +40,7 @@ class Arguments:
     model: str = ""
     """A run folder, a model file, or the name of a shipped model. Default: the shipped one."""
     keywords: tuple[str, ...] = ()
-    """Only these words (yes,no or yes no)."""
+    """Report only these words (yes,no or yes no)."""
     device: str = ""
     """Number of a device or a part of its name. Default: the system's default input."""
     list: Flag = False
@@ -50,16 +50,15 @@ class Arguments:
     seconds: float = 0.0
     """Stop after so many seconds; 0: never."""
     json: Flag = False
-    """One JSON object a line."""
+    """Print one JSON object a line."""
     rate: float = 0.0
-    """Hz, of raw samples on standard input. Default: a wav header tells."""
+    """Rate of raw samples on standard input, in Hz. Default: from the wav header."""
     format: str = "s16le"
-    """Of raw samples: u8, s8, s16le, s24le, s32le, f32le or f64le."""
+    """Type of raw samples: u8, s8, s16le, s24le, s32le, f32le or f64le."""
     channels: int = 1
-    """Of raw samples."""
+    """Channels of raw samples."""
     on: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """"WORD=command arguments": run a command when the word is heard (* for every word). {word}, {score}, {start} and
-    {end} are replaced. Without a shell. May be given several times."""
+    """WORD=COMMAND, run without a shell when WORD is heard (*: any); {word}, {score}, {start}, {end} are filled in."""
     webhook: str = ""
     """An http or https address that gets every word as JSON (POST)."""
     mqtt: str = ""

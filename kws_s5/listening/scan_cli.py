@@ -26,9 +26,9 @@ examples:
   kws-scan meeting.mp3 --model runs/quickstart
   kws-scan calls/ --keywords yes,no --format csv --out found.csv
   kws-scan show.flac --format audacity --out labels.txt
-  kws-scan radio.mp3 --save-hits hits          wavs of what was found: check them, train with the wrong ones
+  kws-scan radio.mp3 --save-hits hits          cut out what was found: check it, train with the wrong finds
 
-exit status: 0 found, 1 nothing found, 2 a mistake or a file that cannot be read"""
+exit status: 0 words found, 1 nothing found, 2 a mistake or a file that cannot be read"""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,9 @@ class Arguments:
     runtime: Literal["auto", "torch", "onnx"] = "auto"
     """What runs the model. auto: onnxruntime for files that end in .onnx (written by kws-export), else torch."""
     keywords: tuple[str, ...] = ()
-    """Only these words (yes,no or yes no)."""
+    """Report only these words (yes,no or yes no)."""
     format: Literal["table", "json", "csv", "audacity", "srt"] = "table"
+    """Form of the result: audacity is a label track, srt subtitles."""
     threshold: float | None = None
     """Score from which a word counts, for all words. Default: the model's own (kws-calibrate), else 0.5."""
     out: str = ""
@@ -51,11 +52,11 @@ class Arguments:
     save_hits: str = ""
     """Folder for a wav of every find: <folder>/<word>/<recording>_nohash_<ms>.wav."""
     margin: float = 0.0
-    """Seconds around the word in a saved wav. Default: as long as the model's training clips."""
+    """Seconds around the word in a saved wav; 0: as long as the model's training clips."""
     processes: int = 0
-    """Recordings at a time; 0: one for each core."""
+    """Recordings searched at the same time; 0: one for each core."""
     quiet: Flag = False
-    """No progress and no summary."""
+    """Show no progress and no summary."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

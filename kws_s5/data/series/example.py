@@ -6,6 +6,7 @@ Every series is a damped swing x'' = -w^2 x - 0.2 x' with its own w; rows come a
 reading of x, sometimes missing. Targets: the true position and velocity.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -38,9 +39,12 @@ def text() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Writes the example to the named file."""
+    parser = argparse.ArgumentParser(prog="python -m kws_s5.data.series.example", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", nargs="?", type=Path, default=Path("springs.csv"), help="file to write (springs.csv)")
+    path = parser.parse_args(argv).path
+
     def command() -> None:
-        arguments = sys.argv[1:] if argv is None else argv
-        path = Path(arguments[0] if arguments else "springs.csv")
         write_text(path, text())
         print(f"{path}: {N_SERIES} series of {N_ROWS} rows; targets {' and '.join(TARGETS)}")
 

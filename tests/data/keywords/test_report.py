@@ -39,7 +39,7 @@ def found(report: dict) -> dict[str, dict]:
 
 def test_a_clean_folder_has_nothing_to_mend(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, report = reported(root)
-    assert status == 0 and report["findings"] == [] and "Nothing to mend" in capsys.readouterr().out
+    assert status == 0 and report["findings"] == [] and "Nothing to repair" in capsys.readouterr().out
     assert report["clips"] == 180 and report["speakers"] == 60 and report["noises"] == 1
     assert report["rates"] == {"16000": 180} and report["channels"] == {"1": 180}
     assert report["seconds"] == {"shortest": 0.12, "median": 0.12, "longest": 0.12}
