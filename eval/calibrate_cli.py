@@ -46,7 +46,7 @@ class Arguments:
     rate: float = 0.0
     """Sample rate to calibrate at, in Hz. Default: the training rate."""
     snr: tuple[float, ...] = (30.0, 20.0)
-    """Pink noise in dB below the words. The background must keep the limit as recorded and with each of these noises."""
+    """Pink noise in dB below the words. The background must keep the limit as recorded and with each of them."""
     seed: int = 0
     """Seed of the noise and of the stream."""
     out: str = ""

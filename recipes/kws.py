@@ -83,7 +83,7 @@ def words() -> RunConfig:
 
 
 def spotter() -> RunConfig:
-    """Your own words for listening: as words, with synthetic voices that say them or talk without them (extra: synth)."""
+    """Your own words for listening: as words, with synthetic voices that say them and that talk (extra: synth)."""
     run = words()
     data = replace(run.data, unknown=True, silence=True, added_talk=120, added_voices=40)
     return replace(run, name="spotter", data=data, training=replace(run.training, epochs=20))

@@ -24,8 +24,12 @@ from kws_s5.data.keywords.store import open_store
 
 @dataclass(frozen=True)
 class Options:
-    """Reports what a folder of recordings, FOLDER/<word>/<clip>, holds and what to repair before training. Every clip is
-    decoded once; training uses the same store. Exit status: 0 no problem, 1 problems found, 2 the folder cannot be read."""
+    """Reports what a folder of recordings, FOLDER/<word>/<clip>, holds and what to repair before training.
+
+    Every clip is decoded once; training uses the same store.
+
+    exit status: 0 no problem, 1 problems found, 2 the folder cannot be read
+    """
 
     folder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="FOLDER")]
     """The folder that holds one folder of recordings per word."""
