@@ -31,8 +31,7 @@ class Arguments:
     models: tyro.conf.Positional[tuple[str, ...]] = ()
     """Run folders, model files or names of shipped models. Default: the shipped one."""
     host: str = "127.0.0.1"
-    """Address to listen at; 0.0.0.0: every address of this computer. Browsers open the microphone only for localhost
-    or over https."""
+    """Address to listen at; 0.0.0.0: all. Browsers open the microphone only for localhost or over https."""
     port: int = 7860
     """Port; 0: any free one."""
     seconds: float = 60.0

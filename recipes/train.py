@@ -61,10 +61,9 @@ def parse(name: str, options: list[str]) -> Run:
     class Options:
         config: Annotated[RunConfig, tyro.conf.arg(name="")]  # its sections stand at the top level
         resume: tyro.conf.FlagCreatePairsOff[bool] = False
-        """Go on where the run in --training.out stopped, by whatever means."""
+        """Continue the run in --training.out where it stopped."""
         overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-        """Start anew in a folder that holds a run already; its model stays until the new run has ended,
-        as model.previous.safetensors."""
+        """Replace the run in --training.out; its model stays, as model.previous.safetensors, until the new run ends."""
 
     options = ["--training.init" + o.removeprefix("--init") if o.split("=")[0] == "--init" else o for o in options]
     recipe = RECIPES[name]

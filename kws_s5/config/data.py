@@ -21,8 +21,7 @@ class KeywordData:
     unknown_share: float = 0.1
     """Clips of _unknown_ as a share of the keyword clips of the same split; 1.0 or more: all of them."""
     silence: bool = False
-    """Add a class _silence_ from the recordings in _background_noise_. Without such recordings it is digital silence,
-    and in training also made-up noise."""
+    """Add a class _silence_ from _background_noise_; without such recordings: digital silence and made-up noise."""
     silence_share: float = 0.1
     """Clips of _silence_ as a share of the keyword clips of the same split."""
     rate: float = 16000.0
@@ -30,7 +29,7 @@ class KeywordData:
     seconds: float = 1.0
     """Longest clip in a batch; longer ones are cut (a random window in training, else the middle). 0: no limit."""
     pad: bool = True
-    """Zero-pad shorter clips to ``seconds`` and treat the padding as sound, as published results do."""
+    """Zero-pad shorter clips to data.seconds and treat the padding as sound, as published results do."""
     download: Literal["", "v0.01", "v0.02"] = ""
     """Fetch this release of Google Speech Commands into root first; empty: fetch nothing."""
     on_bad_file: BadFile = "skip"
@@ -48,12 +47,9 @@ class KeywordData:
     synthetic_takes: int = 2
     """Takes of each word by each synthetic voice, added voices included."""
     added_voices: int = 0
-    """Synthetic voices that also say the words, for folders with few speakers. They say the names of the folders; in
-    training only (extra: synth). 40 is a good start."""
+    """Synthetic voices that say the folders' names too, in training only (extra: synth); for few speakers, say 40."""
     added_talk: int = 0
-    """Synthetic voices that say English sentences without the keywords, as _unknown_, in training only (extra: synth).
-    They prevent most false alarms in running speech; 120 is a good start. Real recordings of talk in a folder _unknown_
-    do the same."""
+    """Synthetic voices that talk, as _unknown_, in training only (extra: synth); fewer false alarms, say 120."""
     accents: tuple[str, ...] = ()
     """Languages of the synthetic voices by their eSpeak NG names, for instance de; empty: eight kinds of English."""
 
@@ -83,8 +79,7 @@ class AugmentConfig:
     """Random changes of training waveforms; every one can be switched off by 0. Never used in evaluation."""
 
     splice: float = 0.0
-    """Probability that a clip is replaced by the end of one word and the beginning of another, as _unknown_ (where that
-    is a class). A spotter learns that pieces of words are no words."""
+    """Probability of a clip made of the end of one word and the beginning of another, as _unknown_ if a class."""
     shift: float = 0.0
     """Seconds by which clips are moved at most, either way."""
     gain: float = 0.0
@@ -102,8 +97,7 @@ class AugmentConfig:
     band_limit: float = 0.0
     """Probability of a random low-pass between 1/8 of the rate and its Nyquist frequency."""
     true_rate: float = 0.0
-    """Probability that a clip is resampled to another true sample rate. Tests at other rates are then no longer
-    zero-shot."""
+    """Probability of resampling a clip to another rate. Tests at other rates are then no longer zero-shot."""
     time_mask: float = 0.0
     """Longest stretch of frames in seconds that is replaced by the mean, after the front."""
     frequency_mask: float = 0.0
@@ -141,8 +135,7 @@ class PendulumData:
     use_dt: bool = True
     """Give the intervals to the model; off: all intervals are 1 (the paper's S5-drop)."""
     n_query: int = 0
-    """Unseen frames of each sequence that the model must answer for: steps with a black picture. Published results:
-    0."""
+    """Unseen frames of each sequence that are asked about by a black picture. Published results: 0."""
     mirror: bool = False
     """Swap left and right in half of the training sequences. Published results: off."""
     cache: str = ""
@@ -200,8 +193,7 @@ class LraData:
 
     task: LraTask = "listops"
     root: str = ""
-    """Folder of the official release. Empty: fetched (text, images) or generated (listops, pathfinder, pathx; for
-    retrieval a stand-in)."""
+    """Folder of the official release; empty: fetched (text, images) or generated (the others)."""
     max_length: int = 0
     """Longest sequence kept, in tokens; 0: the published value."""
     n_train: int = 0
@@ -221,8 +213,7 @@ class LraData:
     contour_length: int = 0
     """Generated Pathfinder: dashes of the long curves; 0: the published 14."""
     mirror: bool = False
-    """Mirror training pictures left to right at random (Pathfinder, Path-X: any of a square's eight symmetries).
-    Published results: off."""
+    """Mirror training pictures at random (Pathfinder: any symmetry of a square). Published results: off."""
     seed: int = 0
     """Seed of generated data, of held-out validation texts and of the choice of examples below the limits."""
     cache: str = ""

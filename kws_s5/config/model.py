@@ -58,8 +58,7 @@ class LinearFront:
 
     n_inputs: int = 1
     gain: float = 1.0
-    """Constant factor on the input. The official Speech Commands loader amounts to about 2.4
-    (docs/speech_commands.md)."""
+    """Constant factor on the input; the official Speech Commands loader amounts to about 2.4."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +175,7 @@ class ModelConfig:
     norm: Norm = "batch"
     prenorm: bool = True
     ssm_norm: bool = False
-    """Also normalise the output of each SSM, before the nonlinearity. It learns faster; it is not in the paper. S5
-    cells only."""
+    """Also normalise each SSM's output before the nonlinearity: learns faster, not in the paper. S5 cells only."""
     norm_momentum: float = 0.95
     """Batch norm: running = momentum * old + (1 - momentum) * batch (the reference's convention)."""
     dropout: float = 0.0
@@ -186,8 +184,7 @@ class ModelConfig:
     rate: float = 0.0
     """Training rate in Hz: audio at this rate has step_rescale 1. 0: the data has no rate."""
     cell: Cell = "s5"
-    """s5, or a baseline in its place: gru (a recurrent unit) or conv (a convolution). With a baseline, ``ssm``,
-    ``ssm_norm`` and ``activation`` have no effect."""
+    """s5, or a baseline: gru (recurrent unit), conv (convolution). Baselines use no ssm, ssm_norm and activation."""
 
     def __post_init__(self) -> None:
         one_of("model.cell", self.cell, Cell)

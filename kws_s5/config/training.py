@@ -19,15 +19,14 @@ class OptimConfig:
     lr: float = 0.004
     """Learning rate of everything outside the SSM groups."""
     ssm_lr: float = 0.001
-    """Learning rate of the SSM parameters (Lambda, log_step, and what ``groups`` adds)."""
+    """Learning rate of the SSM parameters: Lambda, log_step, and what optim.groups adds."""
     weight_decay: float = 0.05
     groups: Groups = "standard"
     """Which SSM parameters train with ssm_lr and which decay: the published layouts."""
     dt_global: bool = False
     """Train log_step with the global learning rate and decay."""
     schedule: Schedule = "cosine"
-    """cosine: linear warm-up, then a cosine down to lr_min at the last step. official: as the published code does it,
-    which takes the full rate at the first step and reaches lr_min before the end."""
+    """cosine: linear warm-up, then down to lr_min at the last step. official: as the published code (docs/lra.md)."""
     warmup_epochs: float = 1.0
     """Epochs of linear warm-up."""
     lr_min: float = 0.0
@@ -56,8 +55,7 @@ class TrainingConfig:
     seed: int = 0
     """Seed of weights, order, augmentation and dropout."""
     choose_by: ChooseBy = "score"
-    """What chooses the epoch on the validation set: score (accuracy; for regression the squared error), or loss, which
-    is steadier with few validation examples."""
+    """What chooses the epoch on validation: score (accuracy or squared error), or loss, steadier with few examples."""
     patience: int = 0
     """Stop after this many epochs without a better validation score; 0: never."""
     label_smoothing: float = 0.0
@@ -66,8 +64,7 @@ class TrainingConfig:
     frame_weight: float = 0.0
     """Weight of the loss at every frame (heads with frame_logits); 0: only the whole clip counts."""
     init: str = ""
-    """Model to start from: a name, a file or a run directory. Its --model options must be the same, except head,
-    dropout and norm_momentum. The head is new where the words differ."""
+    """Model to start from: name, file or run directory, with the same --model options but head and dropout."""
     average_from: float = 1.0
     """Share of the training after which the weights are averaged (0.75: over the last quarter); 1: never."""
     devices: int = 1
@@ -81,9 +78,7 @@ class TrainingConfig:
     precision: str = "32-true"
     """Lightning's precision: 32-true, 64-true, bf16-mixed, 16-mixed, ..."""
     matmul_precision: MatmulPrecision = "highest"
-    """torch.set_float32_matmul_precision. high: operands in two parts of bfloat16 (TF32 on GPUs), relative errors near
-    1e-5; medium: rounded to bfloat16. Layers on CPUs follow it where the processor has AMX, which takes 15 and 34 % off
-    a step of kws12."""
+    """Products. highest: float32; high: two bfloat16 parts (GPUs: TF32); medium: bfloat16. No AMX: float32."""
     n_workers: int = 0
     """Extra processes that load batches; 0: the main process loads them, which is best for clips in the store."""
     save_minutes: float = 5.0

@@ -34,8 +34,7 @@ class Arguments:
     """The command line."""
 
     model: tuple[str, ...] = ()
-    """Run folders, model files, exported models (.onnx), names of shipped models, or a folder of model files. Default:
-    the shipped one."""
+    """Run directories, models (also .onnx), shipped names, or a folder of models. Default: the shipped one."""
     uri: str = "tcp://127.0.0.1:10400"
     """Where to listen: tcp://HOST:PORT (0.0.0.0 for the whole network), unix:///PATH, or stdio://."""
     threshold: float | None = None
