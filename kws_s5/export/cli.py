@@ -38,8 +38,7 @@ class Arguments:
     model: tyro.conf.Positional[str]
     """A run folder, a model file, or the name of a shipped model."""
     to: Literal["onnx", "c", "web"] = "onnx"
-    """onnx; c: C99 source for one sample rate (--rate); web: a static page that listens (--out, a folder of its own).
-    c and web take float32 or int8 weights."""
+    """onnx; c: C99 source for one --rate; web: a static page that listens. c and web take float32 or int8 weights."""
     out: Path = Path(".")
     """Folder for the files."""
     name: str = ""

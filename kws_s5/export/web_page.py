@@ -2,9 +2,9 @@
 
     files = write_page(kws_s5.load("commands12"), "exported", weights="int8")
 
-The step and the rules of events are a few hundred lines of plain JavaScript (export/web/), so the page needs no runtime,
-no network and no build; it opens from a web server or as a file. The bank's coefficients are worked out here for every
-rate that sound cards have, as microphones in browsers run at their own.
+The step and the rules of events are a few hundred lines of plain JavaScript (export/web/), so the page needs no
+runtime, no network and no build; it opens from a web server or as a file. The bank's coefficients are worked out here
+for every rate that sound cards have, as microphones in browsers run at their own.
 """
 
 import base64
