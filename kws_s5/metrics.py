@@ -5,7 +5,6 @@ Legend: n clips, K classes. Truth and predictions are integer classes in [0, K).
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,14 +25,10 @@ def wilson_interval(n_correct: int, n: int, *, confidence: float = 0.95) -> tupl
     assert 0 <= n_correct <= n and 0.0 < confidence < 1.0
     if n == 0:
         return 0.0, 1.0
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    share = n_correct / n
-    scale = 1.0 + z * z / n
-    centre = (share + z * z / (2 * n)) / scale
-    half = z / scale * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    low = 0.0 if n_correct == 0 else centre - half
-    high = 1.0 if n_correct == n else centre + half
-    return low, high
+    from scipy.stats import binomtest  # slow to import, and only reports need it
+
+    interval = binomtest(n_correct, n).proportion_ci(confidence, method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 def confusion_matrix(truth: ArrayLike, predicted: ArrayLike, n_classes: int) -> np.ndarray:

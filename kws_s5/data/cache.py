@@ -4,11 +4,11 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import platformdirs
 import soundfile
 
 from kws_s5.errors import UserError
@@ -22,7 +22,7 @@ def cache_folder(chosen: str = "") -> Path:
         UserError: it cannot be made or written to.
     """
     try:
-        folder = Path(chosen).expanduser() if chosen else _default() / "kws_s5"
+        folder = Path(chosen).expanduser() if chosen else _default()
     except RuntimeError:  # ~name of nobody
         raise UserError(f"data.cache = {chosen!r}: there is no such user; choose another folder") from None
     try:
@@ -72,10 +72,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _default() -> Path:
-    if os.environ.get("XDG_CACHE_HOME"):
-        return Path(os.environ["XDG_CACHE_HOME"]).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    return Path.home() / ".cache"
+    """$XDG_CACHE_HOME/kws_s5 on every system where it is set (platformdirs looks at it on Linux only)."""
+    own = os.environ.get("XDG_CACHE_HOME")
+    return Path(own).expanduser() / "kws_s5" if own else platformdirs.user_cache_path(
+        "kws_s5", appauthor=False, opinion=False)

@@ -1,7 +1,8 @@
 """A forward-only view of an unpacked tar stream that bounds what a hostile archive can make a reader do.
 
 ``tarfile`` trusts sizes written in headers: it would read a header of gigabytes into memory, seek back and forth, or
-skip forward through a bomb. Here long header reads, backward seeks and streams beyond the limit end in an error.
+skip forward through a bomb, before any filter is asked. Here long header reads, backward seeks and streams beyond the
+limit end in an error.
 """
 
 import tarfile

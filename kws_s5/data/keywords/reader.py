@@ -219,7 +219,7 @@ def _no_silence(config: KeywordData, manifest: Manifest) -> bool:
 
 
 def _n_synthetic(train: JoinedClips) -> int:
-    return sum(len(part) for part in train.parts[1:])
+    return sum(len(part) for part in train.datasets[1:])
 
 
 def _noises(store: Store, noises: Sequence[Clip]) -> list[tuple[Tensor, float]]:
