@@ -17,7 +17,7 @@ from kws_s5.bundle import Bundle, load
 from kws_s5.config import LogMelFront
 from kws_s5.errors import UserError
 from kws_s5.eval import report
-from kws_s5.eval.cli import Arguments
+from kws_s5.eval.arguments import Arguments
 from kws_s5.eval.evaluate import evaluate, evaluate_plain
 from kws_s5.eval.protocol import Condition, conditions_for
 from kws_s5.eval.sources import Source, from_folder, from_run

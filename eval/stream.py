@@ -31,7 +31,7 @@ from kws_s5.listening.metrics import TOLERANCE
 from kws_s5.listening.spotter import keywords_of, thresholds_of
 
 if TYPE_CHECKING:
-    from kws_s5.eval.cli import Arguments
+    from kws_s5.eval.arguments import Arguments
 
 SNR = 30.0  # dB, where none is asked for
 SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # rows of the table on screen
