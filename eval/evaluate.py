@@ -4,11 +4,10 @@ Clips are read one batch at a time, so memory does not grow with the data set. B
 they are the same ones, so the results are too. Legend: n clips, K classes.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -21,13 +20,13 @@ from kws_s5.config import LogMelFront
 from kws_s5.data.batch import Batch, Example, collate
 from kws_s5.errors import UserError
 from kws_s5.eval.noise import Noise, noise_from
-from kws_s5.eval.processes import in_processes
 from kws_s5.eval.protocol import Condition, heard
+from kws_s5.processes import mapped, n_processors
 from kws_s5.ssm.s5 import S5SSM
 from kws_s5.training.objective import add, build_objective
 
 Progress = Callable[[int], None]
-Said = tuple[np.ndarray, np.ndarray, np.ndarray]  # truth, predicted, confidence
+Predictions = tuple[np.ndarray, np.ndarray, np.ndarray]  # truth, predicted, confidence
 
 
 @dataclass(frozen=True)
@@ -80,15 +79,15 @@ def evaluate(
     firsts = range(0, len(dataset), batch_size)
     pieces = [Piece(condition, first, min(first + batch_size, len(dataset)))
               for condition in conditions for first in firsts]
-    n = min(processes, len(pieces), max(2, os.cpu_count() or 1))  # more than cores would only cost memory
-    answers = in_processes(bundle, dataset, pieces, n) if n > 1 else (
-        listen(bundle, dataset, piece) for piece in pieces)
-    said = []
+    n = min(processes, len(pieces), max(2, n_processors()))  # more than cores would only cost memory
+    answers = mapped(_predict_with, [(piece,) for piece in pieces], n=n, begin=partial(_same, bundle, dataset),
+                     threads=max(1, n_processors() // n))
+    predictions = []
     for piece, answer in zip(pieces, answers, strict=True):
-        said.append(answer)
+        predictions.append(answer)
         progress(piece.end - piece.first)
     many = len(firsts)  # pieces of a condition
-    return [Result(condition, *map(np.concatenate, zip(*said[i * many : (i + 1) * many], strict=True)))
+    return [Result(condition, *map(np.concatenate, zip(*predictions[i * many : (i + 1) * many], strict=True)))
             for i, condition in enumerate(conditions)]
 
 
@@ -121,7 +120,7 @@ def evaluation_options(model: nn.Module, condition: Condition) -> Iterator[None]
             layer.interpolation, layer.mask_above_nyquist = interpolation, mask
 
 
-def listen(bundle: Bundle, dataset: Dataset, piece: Piece) -> Said:
+def predict(bundle: Bundle, dataset: Dataset, piece: Piece) -> Predictions:
     """What the model says about one batch of clips."""
     condition = piece.condition
     noise = _noise(condition.noise) if condition.snr is not None else None
@@ -129,6 +128,14 @@ def listen(bundle: Bundle, dataset: Dataset, piece: Piece) -> Said:
     with evaluation_options(bundle.model, condition):
         top = _probabilities(bundle, batch, condition).max(-1)  # of (N, K)
     return batch.y.numpy(), top.indices.numpy(), top.values.numpy()
+
+
+def _same(*values: object) -> tuple:
+    return values
+
+
+def _predict_with(given: tuple[Bundle, Dataset], piece: Piece) -> Predictions:
+    return predict(*given, piece)
 
 
 def _probabilities(bundle: Bundle, batch: Batch, condition: Condition) -> Tensor:

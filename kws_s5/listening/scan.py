@@ -6,14 +6,11 @@ A file that cannot be read is a result with an error; the others are not held up
 """
 
 import itertools
-import multiprocessing
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from kws_s5.audio.files import audio_blocks, audio_info
 from kws_s5.audio.samples import shown
@@ -21,6 +18,7 @@ from kws_s5.errors import UserError
 from kws_s5.listening.events import Event, SpotterConfig
 from kws_s5.listening.hits import HitSaver
 from kws_s5.listening.spotter import KeywordSpotter, open_model
+from kws_s5.processes import mapped, n_processors, report
 
 BLOCK = 4.0  # seconds
 LONGEST_NAME = 160  # bytes of a recording's name that files about it bear: their own parts have to fit too
@@ -66,7 +64,7 @@ def scan(files: Sequence[str | Path], options: ScanOptions, *, processes: int = 
     """
     spotter = spotter_of(options)  # mistakes show before any process starts
     lengths = [_seconds(file) for file in files]
-    n = min(len(files), processes or (os.cpu_count() or 1) if sum(lengths) > WORTH or processes else 1)
+    n = min(len(files), processes or n_processors() if sum(lengths) > WORTH or processes else 1)
     if n > 1:
         yield from _in_processes(files, options, n, progress)
         return
@@ -154,35 +152,16 @@ def _shifted(progress: Progress | None, before: float) -> Progress | None:
 
 def _in_processes(files: Sequence[str | Path], options: ScanOptions, n: int,
                   progress: Progress | None) -> Iterator[FileResult]:
-    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    heard = context.Array("d", len(files), lock=False)
-    with ProcessPoolExecutor(n, context, _begin, (options, heard)) as pool:
-        names = different_names(files)
-        jobs = [pool.submit(_work, str(file), names[i], i) for i, file in enumerate(files)]
-        try:
-            for job in jobs:
-                while progress and not job.done():
-                    progress(sum(heard))
-                    time.sleep(0.1)
-                yield job.result()
-        except BaseException:  # Ctrl-C, or the caller stopped listening: files that have not begun never will
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    heard = [0.0] * len(files)  # seconds
+
+    def note(i: int, seconds: float) -> None:
+        heard[i] = seconds
+        if progress:
+            progress(sum(heard))
+
+    jobs = [(options, str(file), name) for file, name in zip(files, different_names(files), strict=True)]
+    yield from mapped(_scan_one, jobs, n=n, begin=partial(spotter_of, options), progress=note)
 
 
-_worker: dict[str, Any] = {}  # of this process: the model is read once, not for every file
-
-
-def _begin(options: ScanOptions, heard: Any) -> None:
-    if not options.model.endswith(".onnx"):
-        import torch
-
-        torch.set_num_threads(1)
-    _worker.update(options=options, heard=heard, spotter=spotter_of(options))
-
-
-def _work(file: str, name: str, i: int) -> FileResult:
-    def note(seconds: float) -> None:
-        _worker["heard"][i] = seconds
-
-    return scan_file(file, _worker["spotter"], _worker["options"], name=name, progress=note)
+def _scan_one(spotter: KeywordSpotter, options: ScanOptions, file: str, name: str) -> FileResult:
+    return scan_file(file, spotter, options, name=name, progress=report)

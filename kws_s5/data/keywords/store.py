@@ -22,14 +22,15 @@ from kws_s5.atomic import new_folder
 from kws_s5.audio.files import load_audio
 from kws_s5.audio.samples import shown
 from kws_s5.data.cache import cache_folder
-from kws_s5.data.keywords.decode import INDEX
+from kws_s5.data.keywords.decode import INDEX, decode_all
 from kws_s5.data.keywords.manifest import Clip
-from kws_s5.data.keywords.workers import decode_shards
 from kws_s5.errors import UserError
 from kws_s5.lock import locked
+from kws_s5.processes import mapped, n_processors, report
 
 VERSION = 1  # of the layout on disk and of the decoding: a change gets a new number
 KEPT = 3  # stores kept for one folder of recordings; older ones are removed
+CLIPS_PER_PROCESS = 1500  # fewer are decoded here faster than a process starts
 RETRIED = 100  # unreadable files tried again when a store is opened
 
 
@@ -127,11 +128,25 @@ def _make(folder: Path, root: Path, clips: Sequence[Clip], *, progress: bool | N
             shutil.rmtree(leftover, ignore_errors=True)
     paths = [os.path.join(root, *clip.id.split("/", 1)) for clip in clips]
     with new_folder(folder) as temporary, _bar(len(clips), root, progress) as done:
-        n = decode_shards(paths, temporary, done=done, n_workers=n_workers)
+        n = _decode_shards(paths, temporary, done=done, n_workers=n_workers)
         _join([clip.id for clip in clips], temporary, n)
         for path in temporary.iterdir():
             with open(path, "rb+") as file:
                 os.fsync(file.fileno())
+
+
+def _decode_shards(paths: Sequence[str], folder: Path, *, done: Callable[[int], None], n_workers: int | None) -> int:
+    """Decodes ``paths`` into ``folder``/shard-0.*, shard-1.*, ... in as many processes; returns how many."""
+    n = n_workers or max(1, min(n_processors(), len(paths) // CLIPS_PER_PROCESS))
+    bounds = [len(paths) * i // n for i in range(n + 1)]
+    jobs = [(paths[bounds[i]: bounds[i + 1]], folder / f"shard-{i}", i) for i in range(n)]
+    for _ in mapped(_decode_shard, jobs, n=n, progress=lambda i, clips: done(clips)):
+        pass
+    return n
+
+
+def _decode_shard(paths: Sequence[str], prefix: Path, shard: int) -> None:
+    decode_all(paths, prefix, shard=shard, done=report)
 
 
 def _join(ids: list[str], folder: Path, n_shards: int) -> None:

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from kws_s5.atomic import replacing
-from kws_s5.data.lra.parallel import mapped
 from kws_s5.data.lra.progress import tracked
 from kws_s5.errors import UserError
+from kws_s5.processes import mapped
 
 SYMBOLS = (*map(str, range(10)), "[MIN", "[MAX", "[MED", "[SM", "]")
 FIRST_OPERATOR, N_OPERATORS, END = 10, 4, 14
@@ -71,9 +71,9 @@ def unique_expressions(settings: ListOpsSettings, *, seed: int,
     seen: set[bytes] = set()
     first, step, n_chunks = 0, 1, 0
     while True:
-        jobs = [{"seed": seed, "index": i, "settings": asdict(settings)} for i in range(first, first + step)]
+        jobs = [(seed, i, asdict(settings)) for i in range(first, first + step)]
         new = 0
-        for found in mapped("kws_s5.data.lra.listops_generator:chunk", jobs, n_workers=n_workers):
+        for found in mapped(chunk, jobs, n=n_workers):
             stops = np.cumsum(found["lengths"])
             for stop, length, answer in zip(stops, found["lengths"], found["answers"], strict=True):
                 tokens = found["tokens"][stop - length: stop]
@@ -90,7 +90,7 @@ def unique_expressions(settings: ListOpsSettings, *, seed: int,
         first, step = first + step, min(4 * step, 64)
 
 
-def chunk(*, seed: int, index: int, settings: dict) -> dict[str, np.ndarray]:
+def chunk(seed: int, index: int, settings: dict) -> dict[str, np.ndarray]:
     """The accepted expressions among trees ``index`` * CHUNK and following: tokens (joined), lengths, answers."""
     limits = ListOpsSettings(**settings)
     levels = forest(np.random.default_rng([seed, index]), CHUNK, limits)

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from kws_s5.data.lra.parallel import mapped
 from kws_s5.data.lra.pathfinder_contours import Canvas, NoRoom, Style, grown, sampled
 from kws_s5.data.lra.pathfinder_render import drawn
 from kws_s5.errors import UserError
+from kws_s5.processes import mapped
 
 CHUNK = 250  # pictures a job
 CONTOUR_TRIES, DISTRACTOR_TRIES, PICTURE_TRIES = 4, 40, 500
@@ -59,13 +59,12 @@ class Scene:
 def pictures(settings: PathfinderSettings, *, first: int, n: int, seed: int,
              n_workers: int | None = None) -> Iterator[tuple[np.ndarray, int]]:
     """(S, S) uint8 and label of pictures ``first`` to ``first + n - 1``."""
-    jobs = [{"settings": asdict(settings), "seed": seed, "first": i, "n": min(CHUNK, first + n - i)}
-            for i in range(first, first + n, CHUNK)]
-    for found in mapped("kws_s5.data.lra.pathfinder_generator:chunk", jobs, n_workers=n_workers):
+    jobs = [(asdict(settings), seed, i, min(CHUNK, first + n - i)) for i in range(first, first + n, CHUNK)]
+    for found in mapped(chunk, jobs, n=n_workers):
         yield from ((image, int(label)) for image, label in zip(found["images"], found["labels"], strict=True))
 
 
-def chunk(*, settings: dict, seed: int, first: int, n: int) -> dict[str, np.ndarray]:
+def chunk(settings: dict, seed: int, first: int, n: int) -> dict[str, np.ndarray]:
     """Images (n, S, S) uint8 and labels (n,)."""
     how = PathfinderSettings(**{**settings, "margins": tuple(settings["margins"])})
     scenes = [scene(how, seed=seed, index=i) for i in range(first, first + n)]

@@ -8,12 +8,13 @@ Legend: n sequences, F frames, S = 24 pixels a side.
 """
 
 import math
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numpy as np
+
+from kws_s5.processes import n_processors
 
 SIZE = 24  # pixels a side
 CANVAS = 128
@@ -60,8 +61,7 @@ def render_sequences(angles: np.ndarray) -> Iterator[np.ndarray]:
     Threads, not processes: the products run outside the interpreter's lock, and a script needs no main guard.
     """
     _lanczos()
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(n_processors()) as pool:
         yield from pool.map(render, angles)
 
 

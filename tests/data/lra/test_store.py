@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from kws_s5.config import LraData
-from kws_s5.data.lra.parallel import mapped
-from kws_s5.data.lra.pathfinder_generator import PathfinderSettings
+from kws_s5.data.lra import pathfinder_generator
 from kws_s5.data.lra.sources import given
 from kws_s5.data.lra.store import Prepared, Writer, prepared
 from kws_s5.data.lra.vocabulary import EOS, UNK, Vocabulary
 from kws_s5.errors import UserError
+from kws_s5.processes import mapped
 
 
 def made(cache: Path, calls: list[int], *, sources: tuple = (), fail: bool = False) -> Prepared:
@@ -84,23 +84,10 @@ def test_vocabulary_has_a_largest_size() -> None:
     assert many.encode(["499"]).dtype == np.uint16
 
 
-@pytest.mark.parametrize("n_workers", [1, 3])
-def test_mapped_keeps_the_order_of_the_jobs(n_workers: int) -> None:
-    jobs = [{"seed": 0, "index": i, "settings": {"min_length": 2, "max_length": 9}} for i in range(6)]
-    one = list(mapped("kws_s5.data.lra.listops_generator:chunk", jobs, n_workers=n_workers))
-    alone = [next(mapped("kws_s5.data.lra.listops_generator:chunk", [job], n_workers=1)) for job in jobs]
-    assert all(np.array_equal(a["tokens"], b["tokens"]) for a, b in zip(one, alone, strict=True))
-
-
-def test_a_failing_process_is_told() -> None:
-    with pytest.raises(RuntimeError, match="ended"):
-        list(mapped("kws_s5.data.lra.listops_generator:chunk", [{"seed": "no"}] * 4, n_workers=2))
-
-
 def test_a_mistake_found_by_a_process_is_the_users(capfd) -> None:
-    job = {"settings": asdict(PathfinderSettings(size=8)), "seed": 0, "first": 0, "n": 1}
+    job = (asdict(pathfinder_generator.PathfinderSettings(size=8)), 0, 0, 1)
     with pytest.raises(UserError, match=r"data\.image_size = 8.* do not fit"):
-        list(mapped("kws_s5.data.lra.pathfinder_generator:chunk", [job] * 4, n_workers=2))
+        list(mapped(pathfinder_generator.chunk, [job] * 4, n=2))
     assert "Traceback" not in capfd.readouterr().err
 
 
