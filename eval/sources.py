@@ -1,6 +1,6 @@
 """What a model is tested on: the clips of its run, somebody's folder of recordings, or the official 12-class archive.
 
-    own run         the split that training left for testing, made again from the config inside the model
+    own run         the test split that training left alone, made again from the config inside the model
     lists           a folder with testing_list.txt: its test split, dealt into the model's classes as in training
     plain folder    root/<word>/<clip>, every clip; words that the model does not know are _unknown_ where it has that
                     class, else they are left out and counted

@@ -16,6 +16,8 @@ from kws_s5.config import RunConfig
 from kws_s5.errors import UserError
 from kws_s5.recipes.registry import RECIPES, help_line
 
+OTHER_NAMES = {"--init": "--training.init",
+               "--data.testing-percent": "--data.test-percent", "--data.testing_percent": "--data.test-percent"}
 USAGE = "usage: kws-train RECIPE [--section.field value ...] [--init MODEL] [--resume | --overwrite]"
 
 
@@ -65,7 +67,8 @@ def parse(name: str, options: list[str]) -> Run:
         overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
         """Replace the run in --training.out; its model stays, as model.previous.safetensors, until the new run ends."""
 
-    options = ["--training.init" + o.removeprefix("--init") if o.split("=")[0] == "--init" else o for o in options]
+    parts = [option.partition("=") for option in options]
+    options = [OTHER_NAMES.get(name, name) + mark + value for name, mark, value in parts]
     recipe = RECIPES[name]
     try:
         given = tyro.cli(Options, prog=f"kws-train {name}", args=options, default=Options(recipe()),

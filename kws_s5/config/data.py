@@ -36,7 +36,7 @@ class KeywordData:
     """What to do about unreadable clips: skip them (they are reported), or fail."""
     validation_percent: float = 10.0
     """Percent of the speakers for validation, where the folder has no split lists of its own (split by sha1)."""
-    testing_percent: float = 10.0
+    test_percent: float = 10.0
     """Percent of the speakers for the test, likewise."""
     seed: int = 0
     """Seed of the choice of _unknown_ and _silence_ clips, and of the synthesiser."""
@@ -58,10 +58,10 @@ class KeywordData:
         require(0 < self.rate <= 192_000, "data.rate", self.rate, "a positive rate in Hz, at most 192000")
         require(0 <= self.seconds <= 3600, "data.seconds", self.seconds, "0 to 3600 seconds")
         require(len(set(self.words)) == len(self.words), "data.words", self.words, "a list without repetitions")
-        for name in ("unknown_share", "silence_share", "validation_percent", "testing_percent"):
+        for name in ("unknown_share", "silence_share", "validation_percent", "test_percent"):
             require(getattr(self, name) >= 0, f"data.{name}", getattr(self, name), "0 or more")
-        require(self.validation_percent + self.testing_percent < 100, "data.validation_percent",
-                self.validation_percent, "below 100 together with testing_percent")
+        require(self.validation_percent + self.test_percent < 100, "data.validation_percent",
+                self.validation_percent, "below 100 together with test_percent")
         require(self.seed >= 0, "data.seed", self.seed, "0 or more")
         for name in ("synthetic_voices", "synthetic_takes"):
             require(getattr(self, name) >= 1, f"data.{name}", getattr(self, name), "at least 1")

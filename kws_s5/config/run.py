@@ -13,6 +13,8 @@ from kws_s5.config.model import ModelConfig
 from kws_s5.config.training import OptimConfig, TrainingConfig
 from kws_s5.errors import UserError
 
+RENAMED = {("KeywordData", "testing_percent"): "test_percent"}  # (class, name in older files): name now
+
 
 @dataclass(frozen=True)
 class RunConfig:
@@ -73,6 +75,7 @@ def _from_mapping(cls: type, value: Any, where: str) -> Any:
         raise UserError(f"{where}: expected the fields of {cls.__name__}, got {type(value).__name__}")
     if value.get("kind", cls.__name__) != cls.__name__:
         raise UserError(f"{where}.kind = {value['kind']!r}: must be {cls.__name__}")
+    value = {RENAMED.get((cls.__name__, name), name): v for name, v in value.items()}
     hints = typing.get_type_hints(cls)
     unknown = set(value) - set(hints) - {"kind"}
     if unknown:

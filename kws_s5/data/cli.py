@@ -39,7 +39,7 @@ class Options:
     """Folder for decoded clips; empty: the user's cache folder."""
     validation_percent: float = 10.0
     """Percent for validation, where the folder has no split lists of its own (split by sha1)."""
-    testing_percent: float = 10.0
+    test_percent: Annotated[float, tyro.conf.arg(aliases=("--testing-percent",))] = 10.0  # its older name
     """Percent for the test, likewise."""
 
 
@@ -50,9 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def report(options: Options) -> int:
     """Prints (and writes) the report; 1 if it holds problems."""
-    KeywordData(validation_percent=options.validation_percent, testing_percent=options.testing_percent)  # checks both
-    manifest = scan(options.folder, validation_percent=options.validation_percent,
-                    testing_percent=options.testing_percent)
+    KeywordData(validation_percent=options.validation_percent, test_percent=options.test_percent)  # checks both
+    manifest = scan(options.folder, validation_percent=options.validation_percent, test_percent=options.test_percent)
     store = open_store(manifest.root, (*manifest.clips, *manifest.noises), cache=options.cache)
     found = survey(manifest, store)
     if options.json:

@@ -22,6 +22,12 @@ def test_config_survives_json() -> None:
     assert through_json(RunConfig()) == RunConfig()
 
 
+def test_configs_of_older_models_load_with_the_names_of_then() -> None:
+    old = to_dict(RunConfig())
+    old["data"]["testing_percent"] = 2 * old["data"].pop("test_percent")
+    assert from_dict(RunConfig, old).data.test_percent == 20.0
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -35,7 +41,7 @@ def test_config_survives_json() -> None:
         (lambda d: d["data"].update(rate=1e9), "data.rate"),
         (lambda d: d["data"].update(seconds=1e9), "data.seconds"),
         (lambda d: d["data"].update(validation_percent=-1.0), "data.validation_percent"),
-        (lambda d: d["data"].update(testing_percent=float("nan")), "data.testing_percent"),
+        (lambda d: d["data"].update(test_percent=float("nan")), "data.testing_percent"),
         (lambda d: d["data"].update(unknown_share=-0.5), "data.unknown_share"),
         (lambda d: d["data"].update(seed=-1), "data.seed"),
         (lambda d: d["training"].update(seed=-1), "training.seed"),

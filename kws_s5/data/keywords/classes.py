@@ -14,7 +14,8 @@ from kws_s5.data.keywords.manifest import SILENCE, UNKNOWN, Clip, Manifest
 from kws_s5.errors import UserError
 
 # Shares of the time of every noise recording: what is heard in training is not heard in validation and test.
-NOISE_SPANS = {"training": (0.0, 0.6), "validation": (0.6, 0.8), "testing": (0.8, 1.0)}
+NOISE_SPANS = {"train": (0.0, 0.6), "validation": (0.6, 0.8), "test": (0.8, 1.0)}
+DRAWN_AS = {"train": "training", "validation": "validation", "test": "testing"}  # old names: the draws stay as they are
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,9 @@ def silence_cuts(n: int, noises: Sequence[tuple[str, int, float]], *, split: str
         id, length, noise_rate = noises[i % len(noises)]
         first, last = (round(length * share) for share in NOISE_SPANS[split])
         longest = min(round(seconds * noise_rate), last - first)
-        start = first + int(_unit(f"{seed} {split} {i} start") * (last - first - longest + 1))
-        cuts.append(Cut(id, start, start + longest, _unit(f"{seed} {split} {i} gain")))
+        draw = f"{seed} {DRAWN_AS[split]} {i}"
+        start = first + int(_unit(f"{draw} start") * (last - first - longest + 1))
+        cuts.append(Cut(id, start, start + longest, _unit(f"{draw} gain")))
     return cuts
 
 

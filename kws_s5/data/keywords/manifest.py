@@ -26,7 +26,7 @@ class Clip:
     id: str
     word: str
     speaker: str  # "" where the name does not tell
-    split: str  # training | validation | testing
+    split: str  # train | validation | test
     size: int  # bytes; -1: cannot be looked at
     modified: int  # nanoseconds
 
@@ -47,7 +47,7 @@ class Manifest:
         return tuple(sorted({clip.word for clip in self.clips}))
 
 
-def scan(root: str | Path, *, validation_percent: float = 10.0, testing_percent: float = 10.0) -> Manifest:
+def scan(root: str | Path, *, validation_percent: float = 10.0, test_percent: float = 10.0) -> Manifest:
     """Lists the recordings below ``root`` and deals them into splits (see split_rule).
 
     Raises:
@@ -60,20 +60,20 @@ def scan(root: str | Path, *, validation_percent: float = 10.0, testing_percent:
     files: list[tuple[str, str, int, int]] = []
     for word in _folders(root):
         files += _recordings(root, word, others)
-    noises = tuple(Clip(id, word, "", "training", size, modified) for id, word, size, modified in files
+    noises = tuple(Clip(id, word, "", "train", size, modified) for id, word, size, modified in files
                    if word == BACKGROUND)
     files = [file for file in files if file[1] != BACKGROUND]
     if not files:
         raise UserError(f"{shown(root)}: {_why_nothing(root)}")
     found = assign([file[0] for file in files], read_lists(root), validation_percent=validation_percent,
-                   testing_percent=testing_percent)
+                   test_percent=test_percent)
     clips = tuple(Clip(id, word, speaker_of(os.path.basename(recording(id))), split, size, modified)
                   for (id, word, size, modified), split in zip(files, found.splits, strict=True))
-    prove_disjoint(clips, by_speaker=found.by_speaker)
+    check_disjoint(clips, by_speaker=found.by_speaker)
     return Manifest(root, clips, noises, found.rule, (*found.notes, *_left_out(others)))
 
 
-def prove_disjoint(clips: tuple[Clip, ...], *, by_speaker: bool) -> None:
+def check_disjoint(clips: tuple[Clip, ...], *, by_speaker: bool) -> None:
     """No recording, and with ``by_speaker`` no speaker, is in two splits; a broken rule stops here."""
     split_of: dict[str, str] = {}
     for clip in clips:

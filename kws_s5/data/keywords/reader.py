@@ -43,24 +43,24 @@ def build(config: KeywordData) -> Splits:
             without clips.
     """
     manifest = scan(folder(config), validation_percent=config.validation_percent,
-                    testing_percent=config.testing_percent)
+                    test_percent=config.test_percent)
     names = labels(config, manifest.words, _official_words())
     store, missing = _store(config, manifest)
     choice = {split: _chosen(config, manifest, names, store, split) for split in SPLITS}
     sets: dict[str, AnyClips] = {
         split: Clips(store, _items(store, choice[split], names), seconds=config.seconds, pad=config.pad,
-                     random_windows=split == "training", seed=config.seed, silent_rate=config.rate)
+                     random_windows=split == "train", seed=config.seed, silent_rate=config.rate)
         for split in SPLITS}
     added = added_clips(config, names, [word for word in manifest.words if word not in names],
                         noise=_no_silence(config, manifest))
     if added:
-        choice["training"] += [(item.id, names[item.target]) for clips in added for item in clips.items]
-        sets["training"] = JoinedClips([sets["training"], *added])
+        choice["train"] += [(item.id, names[item.target]) for clips in added for item in clips.items]
+        sets["train"] = JoinedClips([sets["train"], *added])
     _check(config, sets, names)
     report = _report(config, manifest, sets, names, missing)
     report["choices"] = str(_write_choices(config, names, choice))
-    return Splits(sets["training"], sets["validation"], sets["testing"], labels=names, n_outputs=len(names),
-                  report=report, note=_note(manifest, sets["training"]), noises=_noises(store, manifest.noises))
+    return Splits(sets["train"], sets["validation"], sets["test"], labels=names, n_outputs=len(names),
+                  report=report, note=_note(manifest, sets["train"]), noises=_noises(store, manifest.noises))
 
 
 def evaluation_set(config: KeywordData, names: Sequence[str]) -> tuple[Clips, dict[str, Any]]:
@@ -69,7 +69,7 @@ def evaluation_set(config: KeywordData, names: Sequence[str]) -> tuple[Clips, di
     Folders that are no class count as _unknown_ if the model has that class, else they are left out. This reads the
     official 12-class test archive of Speech Commands, and any recordings in word folders.
     """
-    manifest = scan(folder(config), validation_percent=0, testing_percent=0)  # nothing is dealt out here
+    manifest = scan(folder(config), validation_percent=0, test_percent=0)  # nothing is dealt out here
     store, missing = _store(config, manifest)
     rest = UNKNOWN if UNKNOWN in names else None
     chosen = [(clip.id, clip.word if clip.word in names else rest) for clip in manifest.clips]
@@ -92,7 +92,7 @@ def folder(config: KeywordData) -> Path:
             config.cache, words=words if config.words else DEFAULT_WORDS, n_voices=config.synthetic_voices,
             n_takes=config.synthetic_takes, seed=config.seed, rate=round(config.rate),
             accents=config.accents or ACCENTS, validation_percent=config.validation_percent,
-            testing_percent=config.testing_percent)
+            testing_percent=config.test_percent)
     if config.download:
         from kws_s5.data.keywords.speech_commands import fetch
         return fetch(Path(config.root).expanduser(), config.download)
@@ -153,14 +153,14 @@ def _items(store: Store, chosen: Sequence[tuple[str | Cut, str]], names: Sequenc
 
 def _check(config: KeywordData, sets: dict[str, AnyClips], names: Sequence[str]) -> None:
     """Every class is trained, and every split that was asked for has clips."""
-    for name, n in _per_class(sets["training"], names).items():
+    for name, n in _per_class(sets["train"], names).items():
         if not n:
-            held_out = sum(_per_class(sets[split], names)[name] for split in ("validation", "testing"))
+            held_out = sum(_per_class(sets[split], names)[name] for split in ("validation", "test"))
             why = f"all {held_out} are in the validation and test split" if held_out else "there is none"
             raise UserError(f"{shown(config.root)}: no clip of {shown(name)!r} for training ({why}); add recordings, "
                             "name the clips of the splits in validation_list.txt and testing_list.txt, or leave the "
                             "word out of data.words")
-    for split, share in (("validation", config.validation_percent), ("testing", config.testing_percent)):
+    for split, share in (("validation", config.validation_percent), ("test", config.test_percent)):
         if share > 0 and not len(sets[split]):
             raise UserError(f"{shown(config.root)}: no clips for {split}; add recordings (three or more a word), or "
                             f"set data.{split}_percent to 0")
@@ -183,8 +183,8 @@ def _report(config: KeywordData, manifest: Manifest, sets: dict[str, AnyClips], 
     if not config.unknown:
         notes.append("no class _unknown_: a spotter takes whatever it hears for one of its words without it "
                      "(recipe spotter, or --data.unknown)")
-    if isinstance(sets["training"], JoinedClips):
-        notes.append(f"{_n_synthetic(sets['training'])} of the training clips are synthetic")
+    if isinstance(sets["train"], JoinedClips):
+        notes.append(f"{_n_synthetic(sets['train'])} of the training clips are synthetic")
     rates = Counter(rate for clips in sets.values() for rate in clips.rates.tolist())
     return {"folder": shown(manifest.root.name), "split_rule": manifest.rule, "unreadable": missing, "notes": notes,
             "clips": {split: _per_class(clips, names) for split, clips in sets.items()},
@@ -225,7 +225,7 @@ def _n_synthetic(train: JoinedClips) -> int:
 def _noises(store: Store, noises: Sequence[Clip]) -> list[tuple[Tensor, float]]:
     """The training part of each noise recording, (L,) float32 with its rate; very long ones are cut."""
     readable = [store.rows[clip.id] for clip in noises if store.readable(clip.id)]
-    first, last = NOISE_SPANS["training"]
+    first, last = NOISE_SPANS["train"]
     found = []
     for row in readable:
         rate, length = float(store.index["rate"][row]), int(store.index["length"][row])

@@ -147,12 +147,12 @@ def _balance(words: dict[str, dict[str, Any]]) -> Iterable[Finding]:
     for split in SPLITS:
         empty = [word for word, row in keywords.items() if not row[split]]
         held_out = sum(row[split] for row in keywords.values())
-        if split != "training" and 0 < held_out < FEW_HELD_OUT:
+        if split != "train" and 0 < held_out < FEW_HELD_OUT:
             yield Finding(f"few_{split}", "advice", f"only {held_out} clips are held out for {split}",
                           "accuracies from so few say little; record more people, or write validation_list.txt and "
                           "testing_list.txt")
         if empty:
-            level = "problem" if split == "training" or len(empty) == len(keywords) else "advice"
+            level = "problem" if split == "train" or len(empty) == len(keywords) else "advice"
             yield Finding("empty", level, f"no clips for {split}: {', '.join(empty)}",
                           "record more, or write validation_list.txt and testing_list.txt")
 

@@ -1,7 +1,7 @@
 """Which clip is for training, validation or test: official lists, else the sha1 rule of Speech Commands.
 
 Rule (Warden 2018, "Speech Commands", section 7): percent = (sha1(part of the name before _nohash_) mod 2^27) * 100 /
-(2^27 - 1); below validation_percent: validation, below validation + testing: testing, else training. So all clips of a
+(2^27 - 1); below validation_percent: validation, below validation + test: test, else train. So all clips of a
 speaker fall on one side, and adding clips never moves another one. Names without _nohash_ are hashed whole (by file).
 Where few speakers or files leave a split empty, they are dealt out in the order of the same hash instead.
 """
@@ -18,8 +18,8 @@ from kws_s5.audio.files import SUFFIXES
 from kws_s5.audio.samples import shown
 from kws_s5.errors import UserError
 
-SPLITS = ("training", "validation", "testing")
-LISTS = {"validation": "validation_list.txt", "testing": "testing_list.txt"}
+SPLITS = ("train", "validation", "test")
+LISTS = {"validation": "validation_list.txt", "test": "testing_list.txt"}
 MAX_NUM_WAVS_PER_CLASS = 2**27 - 1
 
 
@@ -70,7 +70,7 @@ def read_lists(root: Path) -> dict[str, str]:
 
 
 def assign(ids: Sequence[str], lists: dict[str, str], *, validation_percent: float = 10.0,
-           testing_percent: float = 10.0) -> Assignment:
+           test_percent: float = 10.0) -> Assignment:
     """The split of every clip of a folder. ``ids`` are <word>/<file>; ``lists`` as from read_lists."""
     if lists:
         listed = [lists.get(recording(id)) for id in ids]
@@ -79,8 +79,8 @@ def assign(ids: Sequence[str], lists: dict[str, str], *, validation_percent: flo
                             "correct or remove the lists")
         missing = len(lists.keys() - {recording(id) for id in ids})
         notes = [f"{missing} of {len(lists)} entries of the split lists have no file"] if missing else []
-        return Assignment([split or "training" for split in listed], "official lists", False, notes)
-    percent = {"validation": validation_percent, "testing": testing_percent}
+        return Assignment([split or "train" for split in listed], "official lists", False, notes)
+    percent = {"validation": validation_percent, "test": test_percent}
     return _by_hash(ids, percent)
 
 
@@ -89,7 +89,7 @@ def _by_hash(ids: Sequence[str], percent: dict[str, float]) -> Assignment:
     stems = [posixpath.basename(recording(id)) for id in ids]
     speakers = [speaker_of(stem) for stem in stems]
     groups = [speaker or stem for speaker, stem in zip(speakers, stems, strict=True)]
-    wanted = {"training"} | {split for split, share in percent.items() if share > 0}
+    wanted = {"train"} | {split for split, share in percent.items() if share > 0}
     if not any(speakers):
         return _by_file(words, stems, percent, wanted)
     if len(set(groups)) < len(wanted):
@@ -126,7 +126,7 @@ def _plain(name: str, percent: dict[str, float]) -> str:
     hashed = sha1_percent(name)
     if hashed < percent["validation"]:
         return "validation"
-    return "testing" if hashed < percent["validation"] + percent["testing"] else "training"
+    return "test" if hashed < percent["validation"] + percent["test"] else "train"
 
 
 def _deal(names: set[str], percent: dict[str, float]) -> dict[str, str]:
@@ -134,6 +134,6 @@ def _deal(names: set[str], percent: dict[str, float]) -> dict[str, str]:
     order = sorted(names, key=lambda name: (sha1_percent(name), name))
     counts = {split: max(1, round(len(order) * share / 100)) for split, share in percent.items() if share > 0}
     if sum(counts.values()) >= len(order):
-        return dict.fromkeys(order, "training")
+        return dict.fromkeys(order, "train")
     dealt = [split for split, count in counts.items() for _ in range(count)]
-    return dict(zip(order, dealt + ["training"] * (len(order) - len(dealt)), strict=True))
+    return dict(zip(order, dealt + ["train"] * (len(order) - len(dealt)), strict=True))

@@ -38,11 +38,11 @@ def draw_manner(voice: Voice, rng: np.random.Generator) -> Voice:
                    speed=int(np.clip(voice.speed * rng.uniform(0.85, 1.2), 80, 450)))
 
 
-def held_out(voices: Sequence[Voice], validation_percent: float, testing_percent: float) -> tuple[set[str], set[str]]:
+def held_out(voices: Sequence[Voice], validation_percent: float, test_percent: float) -> tuple[set[str], set[str]]:
     """Speakers of the validation and of the test split: whole timbres, at least one each, one left for training."""
     timbres = list(dict.fromkeys(voice.variant for voice in voices))
     n_validation = min(max(1, round(len(timbres) * validation_percent / 100)), len(timbres) - 2)
-    n_testing = min(max(1, round(len(timbres) * testing_percent / 100)), len(timbres) - 1 - n_validation)
+    n_test = min(max(1, round(len(timbres) * test_percent / 100)), len(timbres) - 1 - n_validation)
     validation = set(timbres[:n_validation])
-    testing = set(timbres[n_validation : n_validation + n_testing])
-    return ({v.speaker for v in voices if v.variant in validation}, {v.speaker for v in voices if v.variant in testing})
+    test = set(timbres[n_validation : n_validation + n_test])
+    return ({v.speaker for v in voices if v.variant in validation}, {v.speaker for v in voices if v.variant in test})

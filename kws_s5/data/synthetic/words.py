@@ -22,7 +22,7 @@ from kws_s5.data.cache import made_once
 from kws_s5.data.keywords.manifest import BACKGROUND
 from kws_s5.data.keywords.speech_commands import COMMANDS_10
 from kws_s5.data.synthetic.espeak import ACCENTS, Utterance, Voice, speak_all, version
-from kws_s5.data.synthetic.session import at_once, record
+from kws_s5.data.synthetic.session import in_threads, record
 from kws_s5.data.synthetic.sound import babble, chirps, coloured_noise, hum, pcm16
 from kws_s5.data.synthetic.voices import draw_voices, held_out
 from kws_s5.errors import UserError
@@ -75,7 +75,7 @@ def synthesise(folder: str | Path, *, words: Sequence[str] = DEFAULT_WORDS, n_vo
 
     Args:
         folder: appears whole or not at all; must be new, empty, or the same set.
-        n_voices: speakers (3 or more); 10 % of them are for validation, 20 % for testing.
+        n_voices: speakers (3 or more); 10 % of them are for validation, 20 % for the test.
         n_takes: times that each speaker says each word.
         noise: put speakers into rooms with noise; without, clips are clean.
         rate: Hz of the files. seconds: length of a clip; longer words make longer clips.
@@ -120,14 +120,14 @@ def _recipe_of(folder: Path) -> dict | None:
 
 def _fill(folder: Path, wanted: SyntheticSet, jobs: int, progress: bool) -> None:
     voices = draw_voices(wanted.n_voices, wanted.accents, wanted.seed)
-    validation, testing = held_out(voices, wanted.validation_percent, wanted.testing_percent)
+    validation, test = held_out(voices, wanted.validation_percent, wanted.testing_percent)
     for word in wanted.words:
         (folder / word).mkdir()
-    at_once(partial(_write_session, folder, wanted), voices, jobs=jobs, progress=progress)
-    for name, speakers in (("validation_list.txt", validation), ("testing_list.txt", testing)):
+    in_threads(partial(_write_session, folder, wanted), voices, jobs=jobs, progress=progress)
+    for name, speakers in (("validation_list.txt", validation), ("testing_list.txt", test)):
         ids = [f"{w}/{s}_nohash_{k}.wav" for w in wanted.words for s in sorted(speakers) for k in range(wanted.n_takes)]
         write_text(folder / name, "\n".join(ids) + "\n")
-    talkers = [v for v in voices if v.speaker not in validation | testing][:6]
+    talkers = [v for v in voices if v.speaker not in validation | test][:6]
     _write_noises(folder / BACKGROUND, wanted, talkers)
 
 

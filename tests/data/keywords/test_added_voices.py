@@ -49,7 +49,7 @@ def test_every_voice_says_every_word_in_training_only(root: Path) -> None:
         assert more.train[i].x.abs().max() > 0.005, name
     assert "16 of them synthetic)" in more.note and any("16 of the training" in n for n in more.report["notes"])
     choices = json.loads(Path(more.report["choices"]).read_text())
-    assert sum(id.startswith("synthetic: ") for ids in choices["training"].values() for id in ids) == 16
+    assert sum(id.startswith("synthetic: ") for ids in choices["train"].values() for id in ids) == 16
 
 
 def test_an_underscore_is_read_as_a_space() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kws_s5.data.keywords.manifest import Clip, prove_disjoint, scan, shared_speakers
+from kws_s5.data.keywords.manifest import Clip, check_disjoint, scan, shared_speakers
 from kws_s5.errors import UserError
 
 
@@ -47,7 +47,7 @@ def test_official_lists_are_read_with_another_suffix_and_line_ends(tmp_path: Pat
     (tmp_path / "testing_list.txt").write_text("./yes/0001_nohash_0.wav\n")
     found = scan(tmp_path)
     assert found.rule == "official lists"
-    assert Counter(clip.split for clip in found.clips) == {"training": 9, "validation": 2, "testing": 1}
+    assert Counter(clip.split for clip in found.clips) == {"train": 9, "validation": 2, "test": 1}
     assert shared_speakers(found.clips) == ["0000", "0001"]  # told, because these lists do not hold speakers out
 
 
@@ -108,10 +108,10 @@ def test_links_and_odd_names_are_listed_not_followed_in_circles(tmp_path: Path) 
 
 
 def test_the_proof_of_disjoint_splits_can_fail() -> None:
-    a = Clip("yes/s_nohash_0.wav", "yes", "s", "training", 1, 1)
-    b = Clip("no/s_nohash_1.wav", "no", "s", "testing", 1, 1)
-    prove_disjoint((a, b), by_speaker=False)
+    a = Clip("yes/s_nohash_0.wav", "yes", "s", "train", 1, 1)
+    b = Clip("no/s_nohash_1.wav", "no", "s", "test", 1, 1)
+    check_disjoint((a, b), by_speaker=False)
     with pytest.raises(AssertionError):
-        prove_disjoint((a, b), by_speaker=True)
+        check_disjoint((a, b), by_speaker=True)
     with pytest.raises(AssertionError):
-        prove_disjoint((a, Clip("yes/s_nohash_0.flac", "yes", "s", "testing", 1, 1)), by_speaker=False)
+        check_disjoint((a, Clip("yes/s_nohash_0.flac", "yes", "s", "test", 1, 1)), by_speaker=False)

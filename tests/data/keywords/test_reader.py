@@ -1,5 +1,6 @@
 """From a folder of words to data sets: classes, _unknown_, _silence_, rates, lengths, and what is left out."""
 
+import hashlib
 import json
 import pickle
 import time
@@ -14,7 +15,7 @@ from kws_s5.audio.files import load_audio
 from kws_s5.config import KeywordData
 from kws_s5.data.batch import collate
 from kws_s5.data.build import build
-from kws_s5.data.keywords.classes import NOISE_SPANS, choose, labels
+from kws_s5.data.keywords.classes import NOISE_SPANS, choose, labels, silence_cuts
 from kws_s5.data.keywords.clips import Clips
 from kws_s5.data.keywords.reader import evaluation_set
 from kws_s5.data.keywords.speech_commands import WORDS_35
@@ -104,8 +105,8 @@ def test_the_12_class_layout_has_words_then_unknown_then_silence(root: Path) -> 
     targets = splits.train.targets
     unknown = [id for id, y in zip(splits.train.ids, targets, strict=True) if y == 2]
     assert all(id.split("/")[0] in ("cat", "dog") for id in unknown)
-    assert made(root, words=("yes", "no"), unknown=True, unknown_share=1.0).report["clips"]["training"]["_unknown_"] \
-        == sum(made(root).report["clips"]["training"][word] for word in ("cat", "dog"))
+    assert made(root, words=("yes", "no"), unknown=True, unknown_share=1.0).report["clips"]["train"]["_unknown_"] \
+        == sum(made(root).report["clips"]["train"][word] for word in ("cat", "dog"))
 
 
 def test_choices_depend_on_the_seed_alone_and_are_written_down(root: Path) -> None:
@@ -114,7 +115,7 @@ def test_choices_depend_on_the_seed_alone_and_are_written_down(root: Path) -> No
     assert ids(first) == ids(again) != ids(other)
     record = json.loads(Path(first.report["choices"]).read_text())
     assert record["labels"] == ["yes", "no", "_unknown_", "_silence_"] and record["seed"] == 0
-    assert sorted(sum(record["testing"].values(), [])) == sorted(first.test.ids)
+    assert sorted(sum(record["test"].values(), [])) == sorted(first.test.ids)
 
 
 def test_a_larger_choice_contains_the_smaller_one_and_new_clips_move_few() -> None:
@@ -126,14 +127,14 @@ def test_a_larger_choice_contains_the_smaller_one_and_new_clips_move_few() -> No
 def test_silence_and_noise_of_training_are_never_heard_in_validation_or_test(root: Path) -> None:
     splits = made(root, silence=True, silence_share=1.0, seconds=0.2)
     spans = {}
-    for split, clips in (("training", splits.train), ("validation", splits.validation), ("testing", splits.test)):
+    for split, clips in (("train", splits.train), ("validation", splits.validation), ("test", splits.test)):
         for item in (item for item in clips.items if item.target == 4):
             assert item.stop - item.start == round(0.2 * clips.store.index["rate"][item.row]) and 0 <= item.gain < 1
             length = clips.store.index["length"][item.row]
             first, last = NOISE_SPANS[split]
             assert round(first * length) <= item.start and item.stop <= round(last * length)
             spans.setdefault(split, set()).add((item.row, item.start, item.gain))
-    assert len(spans["training"]) > 50  # and they differ from each other
+    assert len(spans["train"]) > 50  # and they differ from each other
     for (noise, rate), seconds, expected in zip(splits.noises, (2.0, 3.0), RATES, strict=False):
         assert rate == expected and noise.dtype == torch.float32 and len(noise) == round(0.6 * seconds * rate)
 
@@ -191,7 +192,7 @@ def test_a_split_without_clips_is_refused_unless_it_was_asked_for(tmp_path: Path
             record(tmp_path / "words" / word / f"{i}.wav", 0.02, 8000, i)
     with pytest.raises(UserError, match="no clips for validation"):
         made(tmp_path / "words")
-    splits = made(tmp_path / "words", validation_percent=0.0, testing_percent=0.0)
+    splits = made(tmp_path / "words", validation_percent=0.0, test_percent=0.0)
     assert (len(splits.train), len(splits.validation), len(splits.test)) == (4, 0, 0)
 
 
@@ -223,3 +224,11 @@ def test_report_and_note_are_plain_and_name_no_path(root: Path) -> None:
     assert json.loads(json.dumps(splits.report)) == splits.report
     assert splits.report["rates"].keys() == {"8000", "16000", "44100"} and splits.report["folder"] == "words"
     assert "words" in splits.note and str(root) not in splits.note and "\n" not in splits.note
+
+
+def test_silence_is_drawn_as_it_was_when_splits_had_other_names() -> None:
+    """Runs of then go on, and are evaluated, with the same clips."""
+    for split, old, first in (("train", "training", 0), ("test", "testing", 800)):
+        (cut,) = silence_cuts(1, [("n.wav", 1000, 100.0)], split=split, seconds=1.0, rate=16000.0, seed=3)
+        unit = int(hashlib.sha1(f"3 {old} 0 start".encode()).hexdigest()[:12], 16) / 2**48
+        assert cut.start == first + int(unit * (501 if split == "train" else 101)) and cut.stop == cut.start + 100

@@ -44,7 +44,7 @@ def test_a_clean_folder_has_nothing_to_mend(root: Path, capsys: pytest.CaptureFi
     assert report["rates"] == {"16000": 180} and report["channels"] == {"1": 180}
     assert report["seconds"] == {"shortest": 0.12, "median": 0.12, "longest": 0.12}
     row = report["words"]["yes"]
-    assert row["clips"] == 60 == row["training"] + row["validation"] + row["testing"] and row["unreadable"] == 0
+    assert row["clips"] == 60 == row["train"] + row["validation"] + row["test"] and row["unreadable"] == 0
 
 
 @pytest.mark.parametrize(("kind", "level"), [
@@ -105,8 +105,8 @@ def test_few_clips_held_out_are_told_before_training(tmp_path: Path) -> None:
     for i in range(60):
         record(tmp_path / "yes" / f"{i:04x}_nohash_0.wav", i)
     report = reported(tmp_path)[1]
-    n = report["words"]["yes"]["testing"]
-    assert 0 < n < 20 and found(report)["few_testing"]["text"] == f"only {n} clips are held out for testing"
+    n = report["words"]["yes"]["test"]
+    assert 0 < n < 20 and found(report)["few_test"]["text"] == f"only {n} clips are held out for test"
 
 
 @pytest.mark.parametrize("share", ["-1", "nan", "inf", "101"])

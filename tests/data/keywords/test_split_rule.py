@@ -15,14 +15,14 @@ def published_split(name: str, validation: float, testing: float) -> str:
     speaker = re.sub(r"_nohash_.*$", "", name)
     number = int(hashlib.sha1(speaker.encode()).hexdigest(), 16)
     percent = (number % (2**27)) * (100.0 / (2**27 - 1))
-    return "validation" if percent < validation else "testing" if percent < testing + validation else "training"
+    return "validation" if percent < validation else "test" if percent < testing + validation else "train"
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([(10.0, 10.0), (5.0, 20.0)]))
 def test_speakers_fall_where_the_published_rule_puts_them(seed: int, percent: tuple[float, float]) -> None:
     names = [f"{(seed * 7919 + i * 104729) % 2**32:08x}_nohash_{i % 3}.wav" for i in range(300)]
-    found = assign([f"yes/{name}" for name in names], {}, validation_percent=percent[0], testing_percent=percent[1])
+    found = assign([f"yes/{name}" for name in names], {}, validation_percent=percent[0], test_percent=percent[1])
     assert found.rule == "sha1 rule by speaker" and found.by_speaker
     assert found.splits == [published_split(name, *percent) for name in names]
 
@@ -43,9 +43,9 @@ def test_list_entries_match_whatever_system_wrote_them(a: str, b: str) -> None:
 
 def test_lists_decide_and_tell_what_has_no_file() -> None:
     ids = ["yes/a_nohash_0.flac", "yes/b_nohash_0.flac", "no/c_nohash_0.flac"]
-    lists = {"yes/a_nohash_0": "validation", "no/c_nohash_0": "testing", "no/gone": "testing"}
+    lists = {"yes/a_nohash_0": "validation", "no/c_nohash_0": "test", "no/gone": "test"}
     found = assign(ids, lists)
-    assert found.splits == ["validation", "training", "testing"] and found.rule == "official lists"
+    assert found.splits == ["validation", "train", "test"] and found.rule == "official lists"
     assert found.notes == ["1 of 3 entries of the split lists have no file"]
 
 
@@ -58,7 +58,7 @@ def test_no_speaker_is_on_two_sides_and_no_split_is_empty(n_speakers: int, takes
     sides = {}
     for id, split in zip(ids, found.splits, strict=True):
         assert sides.setdefault(speaker_of(recording(id).split("/")[1]), split) == split
-    assert set(found.splits) == {"training", "validation", "testing"}
+    assert set(found.splits) == {"train", "validation", "test"}
 
 
 @settings(max_examples=60, deadline=None)
@@ -67,14 +67,14 @@ def test_without_speakers_every_word_is_in_every_split(n: int, seed: int) -> Non
     ids = [f"{word}/{seed + i}.wav" for word in ("yes", "no", "maybe") for i in range(n)]
     splits = assign(ids, {}).splits
     for k in range(3):
-        assert set(splits[k * n: (k + 1) * n]) == {"training", "validation", "testing"}
-        assert splits[k * n: (k + 1) * n].count("training") >= n // 3
+        assert set(splits[k * n: (k + 1) * n]) == {"train", "validation", "test"}
+        assert splits[k * n: (k + 1) * n].count("train") >= n // 3
 
 
 def test_one_speaker_is_split_by_file_with_a_warning() -> None:
     found = assign([f"{word}/me_nohash_{i}.wav" for word in ("yes", "no") for i in range(20)], {})
     assert not found.by_speaker and "new speakers" in found.notes[0]
-    assert set(found.splits) == {"training", "validation", "testing"}
+    assert set(found.splits) == {"train", "validation", "test"}
 
 
 def test_few_speakers_are_told_who_does_what() -> None:
@@ -84,7 +84,7 @@ def test_few_speakers_are_told_who_does_what() -> None:
 
 def test_a_share_of_zero_leaves_its_split_empty() -> None:
     ids = [f"yes/{i:08x}_nohash_0.wav" for i in range(200)]
-    assert set(assign(ids, {}, testing_percent=0).splits) == {"training", "validation"}
+    assert set(assign(ids, {}, test_percent=0).splits) == {"train", "validation"}
 
 
 def test_adding_clips_moves_no_other_clip() -> None:

@@ -36,7 +36,7 @@ def test_layout_is_that_of_speech_commands(small):
     assert manifest.words == tuple(sorted(SMALL["words"]))
     assert len(manifest.clips) == 3 * 5 * 2 and len(manifest.noises) == 5
     speakers = {split: {c.speaker for c in manifest.clips if c.split == split}
-                for split in ("training", "validation", "testing")}
+                for split in ("train", "validation", "test")}
     assert [len(s) for s in speakers.values()] == [3, 1, 1]
     assert len(set().union(*speakers.values())) == 5 and "" not in set().union(*speakers.values())
 
