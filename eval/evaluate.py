@@ -1,4 +1,4 @@
-"""Runs a trained model over a data set under each condition and keeps what it said about every clip.
+"""Runs a trained model over a data set under each condition and keeps what it predicts for every clip.
 
 Clips are read one batch at a time, so memory does not grow with the data set. Batches may be shared out over processes:
 they are the same ones, so the results are too. Legend: n clips, K classes.
@@ -20,7 +20,7 @@ from kws_s5.config import LogMelFront
 from kws_s5.data.batch import Batch, Example, collate
 from kws_s5.errors import UserError
 from kws_s5.eval.noise import Noise, noise_from
-from kws_s5.eval.protocol import Condition, heard
+from kws_s5.eval.protocol import Condition, degraded
 from kws_s5.processes import mapped, n_processors
 from kws_s5.ssm.s5 import S5SSM
 from kws_s5.training.objective import add, build_objective
@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Result:
-    """What a model said under one condition."""
+    """What a model predicts under one condition."""
 
     condition: Condition
     truth: np.ndarray  # (n,) int64
@@ -124,7 +124,7 @@ def predict(bundle: Bundle, dataset: Dataset, piece: Piece) -> Predictions:
     """What the model says about one batch of clips."""
     condition = piece.condition
     noise = _noise(condition.noise) if condition.snr is not None else None
-    batch = collate([_heard(dataset[i], condition, bundle.rate, noise, i) for i in range(piece.first, piece.end)])
+    batch = collate([_degraded(dataset[i], condition, bundle.rate, noise, i) for i in range(piece.first, piece.end)])
     with evaluation_options(bundle.model, condition):
         top = _probabilities(bundle, batch, condition).max(-1)  # of (N, K)
     return batch.y.numpy(), top.indices.numpy(), top.values.numpy()
@@ -146,8 +146,8 @@ def _probabilities(bundle: Bundle, batch: Batch, condition: Condition) -> Tensor
 _noise = cache(noise_from)  # a folder of recordings is read once
 
 
-def _heard(example: Example, condition: Condition, train_rate: float, noise: Noise | None, index: int) -> Example:
-    waveform, rate = heard(condition, example.x[:, 0].numpy(), example.rate, train_rate=train_rate, noise=noise,
+def _degraded(example: Example, condition: Condition, train_rate: float, noise: Noise | None, index: int) -> Example:
+    waveform, rate = degraded(condition, example.x[:, 0].numpy(), example.rate, train_rate=train_rate, noise=noise,
                            index=index)
     return replace(example, x=torch.from_numpy(np.ascontiguousarray(waveform))[:, None], rate=float(rate))
 

@@ -54,10 +54,10 @@ def _run(arguments: Arguments) -> int:
     lost = {}
     with TemporaryDirectory() as folder:
         for kind in get_args(Kind):
-            sizes, said = _of_graph(bundle, source.dataset, kind, folder)
-            after = 100 * (said == truth).mean()
+            sizes, predicted = _of_graph(bundle, source.dataset, kind, folder)
+            after = 100 * (predicted == truth).mean()
             lost[kind] = before - after
-            changed = int((said != expected).sum())
+            changed = int((predicted != expected).sum())
             print(f"{kind:<9} {sizes['step']:>10,}  {sizes['clip']:>10,}  {after:>10.2f}  {changed:>7}", flush=True)
     return int(max(lost[kind] for kind in GOOD) > MOST_LOST)
 
@@ -76,8 +76,8 @@ def _batches(dataset: Dataset) -> Iterator[Batch]:
 
 def _of_torch(bundle: Bundle, dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Truth and decisions (n,)."""
-    said = [(batch.y.numpy(), bundle.logits(batch).argmax(-1).cpu().numpy()) for batch in _batches(dataset)]
-    truth, decided = map(np.concatenate, zip(*said, strict=True))
+    predicted = [(batch.y.numpy(), bundle.logits(batch).argmax(-1).cpu().numpy()) for batch in _batches(dataset)]
+    truth, decided = map(np.concatenate, zip(*predicted, strict=True))
     return truth, decided
 
 

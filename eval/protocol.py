@@ -69,7 +69,7 @@ class Condition:
         return f"{rate}, {self.protocol}{noise}"
 
 
-def heard(
+def degraded(
     condition: Condition, waveform: np.ndarray, rate: float, *, train_rate: float, noise: Noise | None = None,
     index: int = 0,
 ) -> tuple[np.ndarray, float]:

@@ -36,7 +36,7 @@ def cache_folder(chosen: str = "") -> Path:
 
 
 @contextmanager
-def filling(folder: Path) -> Iterator[None]:
+def cache_errors(folder: Path) -> Iterator[None]:
     """What the system refuses while ``folder`` is filled becomes a UserError; a source is told by its name."""
     try:
         yield
@@ -57,7 +57,7 @@ def made_once(kind: str, made_from: list, make: Callable[[Path], object], *, cac
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
         try:
-            with filling(folder):
+            with cache_errors(folder):
                 make(folder)
         except soundfile.SoundFileError as error:
             raise UserError(f"{folder}: synthetic sound cannot be kept there ({error}); free some space or choose "

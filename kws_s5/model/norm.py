@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kws_s5.ops.common.all_reduce import joint, n_processes
+from kws_s5.ops.common.all_reduce import all_reduce, n_processes
 
 BATCH_EPSILON = 1e-5
 LAYER_EPSILON = 1e-6
@@ -53,7 +53,7 @@ class BatchNorm(nn.Module):
     def _valid_steps(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         N, L, H = x.shape
         mask = x.new_ones(N, L) if lengths is None else valid_steps(lengths, L).to(x.dtype)
-        (n_valid,) = joint(mask.sum())
+        (n_valid,) = all_reduce(mask.sum())
         weights = (mask / n_valid.clamp(min=1.0)).reshape(N * L)
         y, mean, var = _WeightedNorm.apply(x.reshape(N * L, H), weights, self.scale, self.bias)
         self.remember(mean, var)
@@ -94,9 +94,9 @@ class _WeightedNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weights: Tensor, scale: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        (mean,) = joint(weights @ x)
+        (mean,) = all_reduce(weights @ x)
         centred = x - mean
-        (var,) = joint(weights @ centred.square())
+        (var,) = all_reduce(weights @ centred.square())
         inverse = torch.rsqrt(var + BATCH_EPSILON)
         ctx.save_for_backward(x, weights, scale, mean, inverse)
         ctx.mark_non_differentiable(mean, var)
@@ -107,6 +107,6 @@ class _WeightedNorm(torch.autograd.Function):
         x, weights, scale, mean, inverse = ctx.saved_tensors
         xhat = (x - mean).mul_(inverse)
         dbias, dscale = dy.sum(0), (dy * xhat).sum(0)
-        all_dbias, all_dscale = joint(dbias, dscale)
+        all_dbias, all_dscale = all_reduce(dbias, dscale)
         through_statistics = xhat.mul_(all_dscale).add_(all_dbias).mul_(weights[:, None])
         return (dy - through_statistics).mul_(scale * inverse), None, dscale, dbias

@@ -21,13 +21,13 @@ CHECKPOINT = "last.ckpt"
 LOG = "log.csv"
 
 
-class Keeper(pl.Callback):
+class Checkpointing(pl.Callback):
     """Saves and watches one run."""
 
-    def __init__(self, out: Path, request: StopRequest, *, keep_model: Callable[[Task, str], None],
+    def __init__(self, out: Path, request: StopRequest, *, save_best: Callable[[Task, str], None],
                  announce: Callable[[dict[str, float], bool], None]) -> None:
-        """keep_model(task, why): writes the model file; announce(row, is_best): tells the user about an epoch."""
-        self.out, self.request, self.keep_model, self.announce = out, request, keep_model, announce
+        """save_best(task, why): writes the model file; announce(row, is_best): tells the user about an epoch."""
+        self.out, self.request, self.save_best, self.announce = out, request, save_best, announce
         self.saved_at = self.counted_at = time.monotonic()
 
     def on_train_start(self, trainer: pl.Trainer, task: Task) -> None:
@@ -66,7 +66,7 @@ class Keeper(pl.Callback):
         is_best = better(task.objective, task.scores, progress.best or None)
         if is_best:
             progress.best, progress.best_epoch = dict(task.scores), progress.epoch
-            self.keep_model(task, f"epoch {progress.epoch}")
+            self.save_best(task, f"epoch {progress.epoch}")
         waited = progress.epoch - progress.best_epoch
         progress.stopped = bool(config.training.patience) and waited >= config.training.patience
         if trainer.is_global_zero:

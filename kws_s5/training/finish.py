@@ -13,7 +13,7 @@ from kws_s5.errors import UserError
 from kws_s5.training.console import print_results, quantity
 from kws_s5.training.objective import Sums, better
 from kws_s5.training.results import results_of, write_results
-from kws_s5.training.run_dir import forget_previous
+from kws_s5.training.run_dir import remove_previous
 from kws_s5.training.task import Task
 
 
@@ -27,7 +27,7 @@ def finish(task: Task, trainer: pl.Trainer, out: Path, console: Console, *, comm
     if rank_zero_only.rank != 0:
         return
     save_model(task, out / MODEL_FILE, {"chosen": chosen, "validation": validation, "test": test})
-    forget_previous(out)  # before results.json, which says that the run has ended
+    remove_previous(out)  # before results.json, which says that the run has ended
     results = results_of(task, chosen=chosen, validation=validation, test=test, confusion=confusion, command=command)
     write_results(out, task, results)
     print_results(console, results)

@@ -57,7 +57,7 @@ def switch_masks(model: nn.Module, augment: AugmentConfig) -> None:
                         "set all four to 0")
 
 
-def take_over(model: SequenceModel, labels: tuple[str, ...], source: str) -> str:
+def load_weights_of(model: SequenceModel, labels: tuple[str, ...], source: str) -> str:
     """Gives ``model`` the weights of another one; the head is new, except the rows of words both models know.
 
     Args:

@@ -27,20 +27,20 @@ from kws_s5.data.splits import Splits
 from kws_s5.errors import UserError
 from kws_s5.model import build_model
 from kws_s5.training.checkpoint import WholeFileIO, read_checkpoint
-from kws_s5.training.checkpointing import CHECKPOINT, Keeper
+from kws_s5.training.checkpointing import CHECKPOINT, Checkpointing
 from kws_s5.training.console import Bar, epoch_line, print_groups
 from kws_s5.training.finish import finish, save_model
 from kws_s5.training.interrupt import Interrupted, handled
 from kws_s5.training.objective import build_objective
-from kws_s5.training.prepare import completed, switch_masks, take_over
+from kws_s5.training.prepare import completed, load_weights_of, switch_masks
 from kws_s5.training.run_dir import (
     PREVIOUS,
     RESULTS,
     check_config,
     check_finished,
     first_model,
+    locked_run_dir,
     record_config,
-    run_folder,
 )
 from kws_s5.training.task import Task
 from kws_s5.training.tensorboard import TensorBoard
@@ -66,7 +66,7 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
     """
     out = Path(config.training.out or f"runs/{config.name}")
     console = Console(quiet=rank_zero_only.rank != 0, soft_wrap=True, markup=False, highlight=False)
-    with run_folder(out, resume=resume, overwrite=overwrite) as resuming, _quiet(), \
+    with locked_run_dir(out, resume=resume, overwrite=overwrite) as resuming, _quiet(), \
             _matmul_precision(config.training.matmul_precision):
         if resuming and (out / RESULTS).exists():
             check_finished(out, config)
@@ -115,7 +115,7 @@ def _task(config: RunConfig, splits: Splits, out: Path, console: Console, *, res
         progress = task.progress
         console.print(f"resuming at epoch {progress.epoch + 1}, batch {progress.batch + 1}, step {progress.step}")
     elif init and rank_zero_only.rank == 0:  # whose weights Lightning gives to the other processes
-        console.print(take_over(task.model, splits.labels, init))
+        console.print(load_weights_of(task.model, splits.labels, init))
     task.progress.n_train = len(splits.train)
     return task
 
@@ -139,14 +139,14 @@ def _fit(task: Task, out: Path, console: Console) -> None:
     if task.progress.epoch >= training.epochs or task.progress.stopped:
         return
 
-    def keep_model(task: Task, why: str) -> None:
+    def save_best(task: Task, why: str) -> None:
         save_model(task, out / MODEL_FILE, {"chosen": why, "validation": task.scores})
 
     def announce(row: dict[str, float], is_best: bool) -> None:
         console.print(epoch_line(row, training.epochs, is_best))
 
     with handled() as request:
-        callbacks = [TensorBoard(out), Keeper(out, request, keep_model=keep_model, announce=announce)]
+        callbacks = [TensorBoard(out), Checkpointing(out, request, save_best=save_best, announce=announce)]
         if training.progress and console.is_terminal:
             callbacks.insert(0, Bar(console))
         trainer = _trainer(task.config, max_epochs=training.epochs - task.progress.epoch, callbacks=callbacks)

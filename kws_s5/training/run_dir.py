@@ -32,7 +32,7 @@ FREE = {"training.out", "training.progress", "training.n_workers", "training.sav
 
 
 @contextmanager
-def run_folder(out: Path, *, resume: bool, overwrite: bool) -> Iterator[bool]:
+def locked_run_dir(out: Path, *, resume: bool, overwrite: bool) -> Iterator[bool]:
     """Holds ``out`` for this process; yields whether there is a run to go on with.
 
     Raises:
@@ -141,7 +141,7 @@ def _clear(out: Path, init: Path | None) -> None:
         os.replace(out / MODEL_FILE, out / PREVIOUS)
 
 
-def forget_previous(out: Path) -> None:
+def remove_previous(out: Path) -> None:
     """Removes the model of the run that was replaced: this one has ended and has a model of its own."""
     (out / PREVIOUS).unlink(missing_ok=True)
 

@@ -113,7 +113,7 @@ class Task(pl.LightningModule):
         self.evaluation_sums = {}
 
     def on_validation_epoch_end(self) -> None:
-        """Scores over all processes; ``evaluation_sums`` keeps the joined sums."""
+        """Scores over all processes; ``evaluation_sums`` keeps the sums."""
         self.evaluation_sums = reduced(self.evaluation_sums)
         self.scores = self.objective.scores(self.evaluation_sums)
 
@@ -126,9 +126,9 @@ class Task(pl.LightningModule):
     def share_train_sums(self) -> None:
         """Moves the running epoch's sums of all processes to the first one, whose checkpoint is the one written."""
         if self.train_sums is not None and dist.is_available() and dist.is_initialized():
-            joined = reduced(self.train_sums)
+            total = reduced(self.train_sums)
             first = self.global_rank == 0
-            self.train_sums = joined if first else {name: torch.zeros_like(v) for name, v in joined.items()}
+            self.train_sums = total if first else {name: torch.zeros_like(v) for name, v in total.items()}
 
 
 def step_seed(seed: int, step: int, rank: int) -> int:
@@ -140,7 +140,7 @@ def reduced(sums: Sums) -> Sums:
     """Sums over all processes (the same on each)."""
     if not (dist.is_available() and dist.is_initialized()):
         return sums
-    joined = {name: value.clone() for name, value in sums.items()}
-    for value in joined.values():
+    total = {name: value.clone() for name, value in sums.items()}
+    for value in total.values():
         dist.all_reduce(value)
-    return joined
+    return total

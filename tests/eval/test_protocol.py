@@ -6,7 +6,7 @@ import soxr
 
 from kws_s5.errors import UserError
 from kws_s5.eval.noise import White
-from kws_s5.eval.protocol import Condition, conditions_for, heard
+from kws_s5.eval.protocol import Condition, conditions_for, degraded
 
 X = np.random.default_rng(0).normal(size=1001).astype(np.float32)
 
@@ -16,41 +16,41 @@ def rows(*args, **options):
 
 
 def test_native_leaves_the_samples_alone():
-    waveform, rate = heard(Condition(), X, 11025, train_rate=16000)
+    waveform, rate = degraded(Condition(), X, 11025, train_rate=16000)
     assert rate == 11025 and waveform is X
 
 
 def test_decimation_keeps_every_second_sample_from_the_first_without_a_filter():
-    waveform, rate = heard(Condition(8000, "decimate"), X, 16000, train_rate=16000)
+    waveform, rate = degraded(Condition(8000, "decimate"), X, 16000, train_rate=16000)
     assert rate == 8000 and np.array_equal(waveform, X[::2])
 
 
 def test_decimation_of_other_than_whole_factors_is_refused_with_the_way_out():
     with pytest.raises(UserError, match="16000 Hz / 11025 Hz.*--resampler soxr"):
-        heard(Condition(11025, "decimate"), X, 16000, train_rate=16000)
+        degraded(Condition(11025, "decimate"), X, 16000, train_rate=16000)
     with pytest.raises(UserError, match="--resampler soxr"):
-        heard(Condition(32000, "decimate"), X, 16000, train_rate=16000)
+        degraded(Condition(32000, "decimate"), X, 16000, train_rate=16000)
 
 
 @pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100])
 def test_soxr_goes_up_and_down_to_any_rate(rate):
-    waveform, got = heard(Condition(rate, "soxr"), X, 16000, train_rate=16000)
+    waveform, got = degraded(Condition(rate, "soxr"), X, 16000, train_rate=16000)
     assert got == rate and np.array_equal(waveform, soxr.resample(X, 16000, rate, quality="HQ"))
 
 
 def test_the_baseline_brings_the_degraded_sound_back_to_the_training_rate():
-    waveform, rate = heard(Condition(8000, "decimate", "resample_back"), X, 16000, train_rate=16000)
+    waveform, rate = degraded(Condition(8000, "decimate", "resample_back"), X, 16000, train_rate=16000)
     assert rate == 16000 and np.array_equal(waveform, soxr.resample(X[::2].copy(), 8000, 16000, quality="HQ"))
 
 
 def test_clips_of_another_rate_are_never_passed_off_as_recorded():
     with pytest.raises(UserError, match="16000 Hz cannot be used as recorded at 8000 Hz"):
-        heard(Condition(8000, "native"), X, 16000, train_rate=16000)
+        degraded(Condition(8000, "native"), X, 16000, train_rate=16000)
 
 
 def test_noise_is_the_same_for_every_rate_and_differs_from_clip_to_clip():
     def noisy(rate, how, index):
-        return heard(Condition(rate, how, snr=0.0), X, 16000, train_rate=16000, noise=White(), index=index)[0]
+        return degraded(Condition(rate, how, snr=0.0), X, 16000, train_rate=16000, noise=White(), index=index)[0]
 
     assert np.array_equal(noisy(16000, "native", 3)[::2], noisy(8000, "decimate", 3))
     assert not np.array_equal(noisy(16000, "native", 3), noisy(16000, "native", 4))

@@ -12,7 +12,7 @@ from kws_s5.config import ClassHead, LogMelFront, ModelConfig, RunConfig
 from kws_s5.errors import UserError
 from kws_s5.model import build_model
 from kws_s5.recipes.kws import words
-from kws_s5.training.prepare import take_over
+from kws_s5.training.prepare import load_weights_of
 from kws_s5.training.run import train
 
 BANK = replace(bank_model(), n_outputs=3)
@@ -36,7 +36,7 @@ def test_fine_tuning_takes_the_body_and_the_rows_of_known_words(finished: Path, 
     torch.manual_seed(3)
     model = build_model(config)
     fresh = {name: value.clone() for name, value in model.state_dict().items()}
-    line = take_over(model, ("new", "high", "other", "low"), str(finished))
+    line = load_weights_of(model, ("new", "high", "other", "low"), str(finished))
     assert "2 of 4 words" in line
     theirs, ours = given.model.state_dict(), model.state_dict()
     for name in ours:
@@ -89,7 +89,7 @@ def test_a_model_that_computes_something_else_is_refused_by_the_option(bank: str
                                                                        says: str) -> None:
     """Also where all shapes are the same, and where the option would have no effect."""
     with pytest.raises(UserError, match=says) as caught:
-        take_over(build_model(model), ("a", "b", "c"), bank)
+        load_weights_of(build_model(model), ("a", "b", "c"), bank)
     assert bank in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -100,7 +100,7 @@ def test_a_model_that_computes_something_else_is_refused_by_the_option(bank: str
 ])
 def test_what_belongs_to_the_training_or_its_data_may_differ(bank: str, model: ModelConfig) -> None:
     built = build_model(model)
-    take_over(built, ("a", "b", "c"), bank)
+    load_weights_of(built, ("a", "b", "c"), bank)
     weight = "layers.0.seq.B"
     assert torch.equal(built.state_dict()[weight], load(bank).model.state_dict()[weight])
 
@@ -108,4 +108,4 @@ def test_what_belongs_to_the_training_or_its_data_may_differ(bank: str, model: M
 def test_the_recipe_for_own_words_starts_from_the_shipped_model() -> None:
     run = words()
     model = build_model(replace(run.model, n_outputs=2, rate=16000.0))
-    assert "1 of 2 words" in take_over(model, ("stop", "hallo"), run.training.init)
+    assert "1 of 2 words" in load_weights_of(model, ("stop", "hallo"), run.training.init)

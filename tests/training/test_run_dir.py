@@ -15,7 +15,7 @@ from kws_s5.config import KeywordData
 from kws_s5.errors import UserError
 from kws_s5.lock import locked
 from kws_s5.training.run import train
-from kws_s5.training.run_dir import INIT, PREVIOUS, record_config, run_folder
+from kws_s5.training.run_dir import INIT, PREVIOUS, locked_run_dir, record_config
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_an_overwrite_killed_while_it_starts_leaves_a_run_and_its_model(old: Pat
                 n_killed += 1
         kept = next(path for path in (run / PREVIOUS, run / "model.safetensors") if path.exists())
         assert same(weights(kept), model)
-        with run_folder(run, resume=False, overwrite=True):
+        with locked_run_dir(run, resume=False, overwrite=True):
             record_config(run, config, resuming=False, init=str(kept))
         assert same(weights(run / INIT), model) and same(weights(run / PREVIOUS), model)
     assert 8 <= n_killed < 12

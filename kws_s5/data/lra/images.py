@@ -15,7 +15,7 @@ import numpy as np
 from kws_s5.config import LraData
 from kws_s5.data.lra.choice import limited, random_parts
 from kws_s5.data.lra.image_files import CIFAR_TEST, CIFAR_TRAIN, LABELS, cifar, mnist, mnist_files, mnist_root
-from kws_s5.data.lra.progress import tracked
+from kws_s5.data.lra.progress import with_progress
 from kws_s5.data.lra.sets import LEFT_RIGHT, PixelSet
 from kws_s5.data.lra.sources import fetched_archive, fetched_mnist, found, given
 from kws_s5.data.lra.store import Writer, prepared, stamp
@@ -92,7 +92,7 @@ def _mnist_paths(config: LraData) -> dict[str, list[Path]]:
 
 def _write(folder: Path, split: str, pictures: np.ndarray, labels: np.ndarray, chosen: np.ndarray, task: str) -> None:
     writer = Writer(folder, split)
-    for i in tracked(chosen.tolist(), f"{task}: {split}", len(chosen)):
+    for i in with_progress(chosen.tolist(), f"{task}: {split}", len(chosen)):
         picture = grey(pictures[i: i + 1])[0] if task == "image" else pictures[i]
         writer.add(int(labels[i]), picture.ravel())
     writer.close()

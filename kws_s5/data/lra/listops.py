@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kws_s5.config import LraData
-from kws_s5.data.cache import cache_folder, filling, remove_unfinished
+from kws_s5.data.cache import cache_errors, cache_folder, remove_unfinished
 from kws_s5.data.lra.choice import limited
 from kws_s5.data.lra.listops_generator import ListOpsSettings, write_tsv
-from kws_s5.data.lra.progress import tracked
+from kws_s5.data.lra.progress import with_progress
 from kws_s5.data.lra.sets import TokenSet
 from kws_s5.data.lra.sources import found, given
 from kws_s5.data.lra.store import VERSION, Writer, prepared, stamp
@@ -64,7 +64,7 @@ def generated(config: LraData) -> Path:
     name = "-".join(map(str, (VERSION, config.seed, settings.min_length, settings.max_length, settings.max_depth,
                               *sizes.values())))
     folder = cache_folder(config.cache) / "lra" / "generated" / f"listops-{name}"
-    with filling(folder), locked(folder / ".lock"):
+    with cache_errors(folder), locked(folder / ".lock"):
         if not all((folder / file).exists() for file in FILES.values()):
             remove_unfinished(folder)
             write_tsv(folder, sizes, settings, seed=config.seed)
@@ -81,7 +81,7 @@ def _rows(root: Path, split: str, limit: int, longest: int, seed: int) -> Iterat
         if next(file, "").strip() != "Source\tTarget":
             raise UserError(f"{path}: does not begin with 'Source<tab>Target'; it is not a ListOps file of LRA, "
                             "fetch it again")
-        for i, line in enumerate(tracked(file, f"listops: {split}", n)):
+        for i, line in enumerate(with_progress(file, f"listops: {split}", n)):
             if kept is None or i in kept:
                 source, _, target = line.rstrip("\n").partition("\t")
                 if len(target) != 1 or target not in "0123456789":

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from kws_s5.atomic import replacing
-from kws_s5.data.lra.progress import tracked
+from kws_s5.data.lra.progress import with_progress
 from kws_s5.errors import UserError
 from kws_s5.processes import mapped
 
@@ -56,7 +56,7 @@ def write_tsv(folder: Path, sizes: dict[str, int], settings: ListOpsSettings, *,
         UserError: the settings leave (next to) no expressions.
     """
     expressions = unique_expressions(settings, seed=seed, n_workers=n_workers)
-    counted = tracked(expressions, "listops: generating", sum(sizes.values()))
+    counted = with_progress(expressions, "listops: generating", sum(sizes.values()))
     for split, n in sizes.items():
         with replacing(folder / f"basic_{split}.tsv") as temporary, open(temporary, "w", encoding="ascii") as file:
             file.write(HEADER)

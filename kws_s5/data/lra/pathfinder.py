@@ -16,7 +16,7 @@ import numpy as np
 from kws_s5.config import LraData
 from kws_s5.data.lra.choice import limited, random_parts
 from kws_s5.data.lra.pathfinder_generator import PATHFINDER_32, PATHFINDER_128, PathfinderSettings, pictures
-from kws_s5.data.lra.progress import tracked
+from kws_s5.data.lra.progress import with_progress
 from kws_s5.data.lra.sets import ALL_SYMMETRIES, PixelSet
 from kws_s5.data.lra.sources import found, given
 from kws_s5.data.lra.store import Stamp, Writer, prepared, stamp
@@ -64,7 +64,7 @@ def _generated(config: LraData):  # noqa: ANN202
             n = limit or SIZES[split]
             writer = Writer(folder, split)
             made = pictures(settings, first=first, n=n, seed=config.seed)
-            for image, label in tracked(made, f"{config.task}: generating {split}", n):
+            for image, label in with_progress(made, f"{config.task}: generating {split}", n):
                 writer.add(label, image.ravel())
             writer.close()
             first += n
@@ -92,7 +92,7 @@ def _official(config: LraData):  # noqa: ANN202
         for split, part, limit in zip(SIZES, parts, limits, strict=True):
             chosen = [listed[i] for i in limited(part, limit, seed=config.seed)]
             writer = Writer(folder, split)
-            for image, label in tracked(_read(chosen, PUBLISHED[config.task].size, left_out),
+            for image, label in with_progress(_read(chosen, PUBLISHED[config.task].size, left_out),
                                         f"{config.task}: {split}", len(chosen)):
                 writer.add(label, image.ravel())
             writer.close()

@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 SHORT = 500  # items
 
 
-def tracked(items: Iterable[Item], text: str, total: int) -> Iterator[Item]:
+def with_progress(items: Iterable[Item], text: str, total: int) -> Iterator[Item]:
     """The items, counted on a bar; ``total`` is how many there are."""
     console = Console(stderr=True)
     yield from track(items, text, total, console=console, disable=total < SHORT or not console.is_terminal)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kws_s5.config import LraData
-from kws_s5.data.cache import cache_folder, filling, remove_unfinished
+from kws_s5.data.cache import cache_errors, cache_folder, remove_unfinished
 from kws_s5.data.lra.choice import limited
-from kws_s5.data.lra.progress import tracked
+from kws_s5.data.lra.progress import with_progress
 from kws_s5.data.lra.retrieval_generator import write_pairs
 from kws_s5.data.lra.sets import PairSet
 from kws_s5.data.lra.sources import found, given
@@ -65,7 +65,7 @@ def generated(config: LraData) -> Path:
     length = config.max_length or MAX_LENGTH
     name = "-".join(map(str, (VERSION, config.seed, length, *sizes.values())))
     folder = cache_folder(config.cache) / "lra" / "generated" / f"retrieval-{name}"
-    with filling(folder), locked(folder / ".lock"):
+    with cache_errors(folder), locked(folder / ".lock"):
         if not all((folder / file).exists() for file in FILES.values()):
             remove_unfinished(folder)
             write_pairs({folder / FILES[split]: n for split, n in sizes.items()}, length=length, seed=config.seed)
@@ -87,7 +87,7 @@ def _read(path: Path, split: str, limit: int, longest: int, seed: int) -> Iterat
         n = sum(1 for _ in csv.reader(file, delimiter="\t"))
     kept = set(limited(range(n), limit, seed=seed).tolist()) if limit else None
     with open(path, encoding="utf-8", errors="replace", newline="") as file:
-        for i, row in enumerate(tracked(csv.reader(file, delimiter="\t"), f"retrieval: {split}", n)):
+        for i, row in enumerate(with_progress(csv.reader(file, delimiter="\t"), f"retrieval: {split}", n)):
             if kept is None or i in kept:
                 if len(row) != 5 or row[0] not in ("0", "1", "0.0", "1.0"):
                     raise UserError(f"{path}, row {i + 1}: expected label (0 or 1), two ids and two texts between "

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from kws_s5.atomic import replacing
-from kws_s5.data.lra.progress import tracked
+from kws_s5.data.lra.progress import with_progress
 
 CONSONANTS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "sh", "tr")
 SYLLABLES = [consonant + vowel for consonant in CONSONANTS for vowel in "aeiou"]
@@ -28,7 +28,7 @@ def write_pairs(sizes: dict[Path, int], *, length: int, seed: int) -> None:
     for file_index, (path, n) in enumerate(sizes.items()):
         rng = np.random.default_rng([seed, file_index])
         with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-            for i in tracked(range(n), f"retrieval: generating {path.name}", n):
+            for i in with_progress(range(n), f"retrieval: generating {path.name}", n):
                 first, other = rng.choice(N_FIELDS, 2, replace=False)
                 related = i % 2
                 texts = [_document(rng, common, fields[k], length) for k in (first, first if related else other)]

@@ -18,7 +18,7 @@ import numpy as np
 
 from kws_s5.atomic import new_folder
 from kws_s5.config import LraData, to_dict
-from kws_s5.data.cache import cache_folder, filling
+from kws_s5.data.cache import cache_errors, cache_folder
 from kws_s5.errors import UserError
 from kws_s5.lock import locked
 
@@ -99,7 +99,7 @@ def prepared(config: LraData, sources: Iterable[Stamp], make: Callable[[Path], d
     """
     shelf = cache_folder(config.cache) / "lra"
     folder = shelf / f"{config.task}-{_key(config, sources)}"
-    with filling(shelf), locked(shelf / f"{folder.name}.lock"):
+    with cache_errors(shelf), locked(shelf / f"{folder.name}.lock"):
         found = _opened(folder)
         if found is None:
             for left in (folder, *shelf.glob(f".{folder.name}.*")):  # damaged, or of a process that was killed

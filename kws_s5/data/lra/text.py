@@ -12,7 +12,7 @@ import numpy as np
 
 from kws_s5.config import LraData
 from kws_s5.data.lra.choice import limited
-from kws_s5.data.lra.progress import tracked
+from kws_s5.data.lra.progress import with_progress
 from kws_s5.data.lra.sets import TokenSet
 from kws_s5.data.lra.sources import fetched_archive, found, given
 from kws_s5.data.lra.store import Writer, prepared, stamp
@@ -92,5 +92,5 @@ def _held_out(labels: list[int], seed: int) -> np.ndarray:
 
 def _texts(reviews: list[Review], longest: int, doing: str) -> Iterator[str]:
     """The reviews, cut so that <eos> still fits."""
-    for path, _ in tracked(reviews, doing, len(reviews)):
+    for path, _ in with_progress(reviews, doing, len(reviews)):
         yield path.read_text(encoding="utf-8", errors="replace")[: longest - 1]

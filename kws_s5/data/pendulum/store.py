@@ -16,7 +16,7 @@ from rich.progress import track
 
 from kws_s5.atomic import replacing
 from kws_s5.config import PendulumData
-from kws_s5.data.cache import cache_folder, filling, remove_unfinished
+from kws_s5.data.cache import cache_errors, cache_folder, remove_unfinished
 from kws_s5.data.pendulum.images import ANGLE_JITTER, SIZE, blend, clarity, render_sequences
 from kws_s5.data.pendulum.physics import simulate
 from kws_s5.lock import locked
@@ -41,7 +41,7 @@ def recordings(config: PendulumData) -> dict[str, Recording]:
     sizes = {"train": config.n_train, "validation": config.n_validation, "test": config.n_test}
     name = "-".join(map(str, sizes.values()))
     folder = cache_folder(config.cache) / f"pendulum-v{VERSION}-{name}x{config.n_frames}"
-    with filling(folder), locked(folder / ".lock"):
+    with cache_errors(folder), locked(folder / ".lock"):
         found = _opened(folder, sizes, config.n_frames)
         if found is None:
             _make_all(folder, sizes, n_frames=config.n_frames)

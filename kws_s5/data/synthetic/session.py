@@ -38,7 +38,7 @@ def record(texts: Sequence[str], voice: Voice, rng: np.random.Generator, *, rate
         yield _clip(speech, L, response, floor, rng)
 
 
-def at_once(speak: Callable[[int, Voice], None], voices: Sequence[Voice], *, jobs: int, progress: bool) -> None:
+def in_threads(speak: Callable[[int, Voice], None], voices: Sequence[Voice], *, jobs: int, progress: bool) -> None:
     """Calls ``speak`` with the number and the voice of every speaker, ``jobs`` at a time, under a bar."""
     console = Console(stderr=True)
     with ThreadPoolExecutor(max(1, jobs)) as pool:  # threads: the synthesisers are processes, the filters are numpy

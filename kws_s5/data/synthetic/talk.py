@@ -16,7 +16,7 @@ from kws_s5.data.cache import made_once
 from kws_s5.data.keywords.manifest import UNKNOWN
 from kws_s5.data.synthetic.espeak import ACCENTS, Voice, pronounce, version
 from kws_s5.data.synthetic.sentences import sentence, vocabulary
-from kws_s5.data.synthetic.session import at_once, record
+from kws_s5.data.synthetic.session import in_threads, record
 from kws_s5.data.synthetic.sound import pcm16
 from kws_s5.data.synthetic.voices import draw_voices
 from kws_s5.errors import UserError
@@ -48,7 +48,7 @@ def talk_in_cache(keywords: Sequence[str], *, n_voices: int, seed: int = 0, rate
                 (temporary / UNKNOWN).mkdir()
                 without = sounding_like(keywords, accents[0])
                 speak = partial(_talk, temporary / UNKNOWN, seed, rate, without)
-                at_once(speak, voices, jobs=jobs, progress=progress)
+                in_threads(speak, voices, jobs=jobs, progress=progress)
 
     return made_once("talk", made_from, make, cache=cache)
 

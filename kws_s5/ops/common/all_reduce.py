@@ -16,7 +16,7 @@ def n_processes() -> int:
 
 
 @torch.no_grad()
-def joint(*values: Tensor) -> tuple[Tensor, ...]:
+def all_reduce(*values: Tensor) -> tuple[Tensor, ...]:
     """The sum of every value over all processes; copies, in one message. All of one type and device."""
     if n_processes() == 1:
         return values

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from kws_s5.model.norm import BATCH_EPSILON
-from kws_s5.ops.common.all_reduce import joint, n_processes
+from kws_s5.ops.common.all_reduce import all_reduce, n_processes
 from kws_s5.ops.common.amx import has_amx
 from kws_s5.ops.common.huge_pages import fresh
 from kws_s5.ops.layer.packing import pack
@@ -175,7 +175,7 @@ class _Layer:
     def _norm_gradient(self, name: str, dbias: Tensor, dscale: Tensor) -> None:
         gain = self.places[f"{name}gain"]
         if self.o.statistics is None:
-            all_dscale, all_dbias, n_valid = joint(dscale, dbias, self._n_valid())
+            all_dscale, all_dbias, n_valid = all_reduce(dscale, dbias, self._n_valid())
             share = gain / n_valid
             slope, offset = -(all_dscale * self.places[f"{name}inverse"] * share), -(all_dbias * share)
         else:
@@ -185,12 +185,12 @@ class _Layer:
 
     def _moments(self, name: str) -> tuple[Tensor, Tensor]:
         """Mean and biased variance (H,) of x or y, over the valid rows of all processes."""
-        (origin,) = joint(self.places[name].view(-1, self.H)[0].clone())
+        (origin,) = all_reduce(self.places[name].view(-1, self.H)[0].clone())
         origin /= n_processes()
         sums = torch.zeros(self.items, 2, self.H, dtype=torch.float64)
         self.places |= {"origin": origin, "moments": sums}
         self._run("moments" if name == "x" else "y_moments", backward=False)
-        total, n_valid = joint(sums.sum(0), self._n_valid())
+        total, n_valid = all_reduce(sums.sum(0), self._n_valid())
         mean, square = total / n_valid
         return (origin + mean).to(self.x), (square - mean * mean).clamp(min=0.0).to(self.x)
 
