@@ -9,12 +9,13 @@ quickstart: $(VENV)/.installed-synth
 	$(BIN)/kws-train quickstart --overwrite
 	$(BIN)/kws-eval runs/quickstart
 
-test: $(VENV)/.installed-dev
-	$(BIN)/ruff check .
+test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -12,7 +12,7 @@ from typing import Any
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary path beside ``path``; a clean exit renames it to ``path``, an error removes it.
 
     Raises:

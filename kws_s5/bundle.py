@@ -119,8 +119,9 @@ def model_inputs(batch: Batch, train_rate: float, *, device: torch.device | str,
 
     Lengths and rates stay where they are, best on the CPU, where the model sees that all are equal.
     """
-    known = rescale and batch.rates is not None
-    scale: float | Tensor = step_rescale(train_rate, batch.rates).float() if known else 1.0
+    scale: float | Tensor = 1.0
+    if rescale and batch.rates is not None:
+        scale = step_rescale(train_rate, batch.rates).float()
     return {"x": batch.x.to(device), "lengths": batch.lengths, "step_rescale": scale,
             "dt": None if batch.dt is None else batch.dt.to(device)}
 
@@ -184,7 +185,7 @@ def _with_weights(config: RunConfig, tensors: dict[str, Tensor], path: Path) -> 
             raise UserError(f"{path}: tensor {name} has shape {tuple(tensors[name].shape)}, expected {shape}")
     model.load_state_dict(tensors)
     for name, part in model.named_modules():
-        if isinstance(part, BatchNorm) and (part.var < 0).any():
+        if isinstance(part, BatchNorm) and bool(torch.any(part.get_buffer("var") < 0)):
             raise UserError(f"{path}: tensor {name}.var holds a negative variance; the file is damaged")
     return model.eval()
 
@@ -210,6 +211,6 @@ def _as_trained(x: Tensor, rate: float, config: RunConfig) -> Tensor:
     if length and len(x) > length:
         start = (len(x) - length) // 2
         return x[start : start + length]
-    if length and config.data.pad:
+    if length and getattr(config.data, "pad", False):
         return torch.nn.functional.pad(x, (0, length - len(x)))
     return x

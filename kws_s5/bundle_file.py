@@ -21,8 +21,9 @@ from kws_s5.errors import UserError
 FORMAT = 1
 KEY = "kws_s5"
 HEADER_LIMIT = 8 << 20  # bytes; a model with 35 labels needs some 20 kB
-FIELDS = {"version": str, "config": dict, "labels": list, "vocabulary": list, "rate": (int, float), "thresholds": dict,
-          "note": str, "metrics": dict}
+FIELDS: dict[str, type | tuple[type, ...]] = {
+    "version": str, "config": dict, "labels": list, "vocabulary": list, "rate": (int, float), "thresholds": dict,
+    "note": str, "metrics": dict}
 PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 

@@ -17,8 +17,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from kws_s5.errors import UserError
 
@@ -61,7 +62,8 @@ def mapped(function: Callable, jobs: Sequence[tuple], *, n: int | None = None, b
     if n <= 1:
         yield from _here(function, jobs, begin, progress)
         return
-    queue, found = iter(enumerate(jobs)), SimpleQueue()  # found: (position, message)
+    queue = iter(enumerate(jobs))
+    found: SimpleQueue = SimpleQueue()  # of (position, message)
     lock = threading.Lock()
     workers: list[subprocess.Popen] = []
     try:
@@ -82,7 +84,7 @@ def _here(function: Callable, jobs: Sequence[tuple], begin: Callable[[], Any] | 
     global _report
     first = (begin(),) if begin else ()
     for i, job in enumerate(jobs):
-        before, _report = _report, lambda value, i=i: progress(i, value) if progress else None
+        before, _report = _report, partial(progress, i) if progress else lambda value: None
         try:
             result = function(*first, *job)
         finally:
@@ -109,6 +111,7 @@ def _in_order(found: SimpleQueue, n_jobs: int, progress: Progress | None) -> Ite
 
 def _feed(worker: subprocess.Popen, what: tuple, queue: Iterator, lock: threading.Lock, found: SimpleQueue) -> None:
     """Gives one worker job after job and passes its messages on; a thread of the parent."""
+    assert worker.stdin and worker.stdout
     i = -1
     try:
         _send(worker.stdin, what)
@@ -145,14 +148,14 @@ def _start(threads: int) -> subprocess.Popen:
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, **own_group)
 
 
-def _send(pipe: BinaryIO, value: Any) -> None:
+def _send(pipe: IO[bytes], value: Any) -> None:
     data = pickle.dumps(value, protocol=5)
     pipe.write(len(data).to_bytes(8, "little"))
     pipe.write(data)
     pipe.flush()
 
 
-def _receive(pipe: BinaryIO) -> Any:
+def _receive(pipe: IO[bytes]) -> Any:
     head = pipe.read(8)
     size = int.from_bytes(head, "little")
     data = pipe.read(size) if len(head) == 8 else b""
@@ -178,7 +181,8 @@ def work() -> None:
             os._exit(1)
 
     _report = lambda value: answer(PROGRESS, value)  # noqa: E731
-    function, first = None, ()
+    function: Callable | None = None
+    first: tuple = ()
     while True:
         try:
             message = pickle.loads(given.get())
@@ -192,7 +196,7 @@ def work() -> None:
             os._exit(1)
 
 
-def _watch(source: BinaryIO, given: SimpleQueue) -> None:
+def _watch(source: IO[bytes], given: SimpleQueue) -> None:
     """Takes what the parent sends; when it sends no more, or is killed, this process ends whatever it is doing."""
     while True:
         head = source.read(8)

@@ -5,9 +5,12 @@ A model is trained at ``train_rate`` (Hz), where one sample advances the continu
 on 8 kHz audio: 2.0).
 """
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-Number = TypeVar("Number")  # float or torch.Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Number = TypeVar("Number", float, "Tensor")
 
 
 def step_rescale(train_rate: float, rate: Number) -> Number:

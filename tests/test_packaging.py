@@ -47,6 +47,7 @@ def test_wheel_puts_only_kws_s5_into_site_packages(installed: Path) -> None:
     (site,) = installed.parent.glob("lib/python*/site-packages")
     names = {path.name for path in site.iterdir() if path.is_dir() and not path.name.endswith(".dist-info")}
     assert names <= {"kws_s5", "__pycache__"}
+    assert (site / "kws_s5" / "py.typed").exists()  # type checkers of users read our annotations
     assert {"recipes", "eval", "demo"} <= {path.name for path in (site / "kws_s5").iterdir()}
 
 

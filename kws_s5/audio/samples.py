@@ -17,12 +17,13 @@ MIN_RATE, MAX_RATE = 2_000, 192_000  # Hz
 MAX_CHANNELS = 32
 MAX_LEVEL = 32.0  # 30 dB above full scale: no recording, but 16-bit values kept as floats
 FULL_SCALE = {"int8": (0, 2**7), "uint8": (2**7, 2**7), "int16": (0, 2**15), "uint16": (2**15, 2**15),
-              "int32": (0, 2**31)}  # type: (offset, scale)
+              "int32": (0, 2**31)}  # its offset and scale
 
 
 def checked_rate(rate: Any, where: str = "rate") -> float:
     """``rate`` in Hz (int where it is whole) if a recording can have it, else UserError."""
-    if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not math.isfinite(rate):
+    real = isinstance(rate, numbers.Real) and not isinstance(rate, bool)
+    if not real or not math.isfinite(rate):
         raise UserError(f"{where}: {rate!r} is no sample rate; give a number in Hz, for example 16000")
     if not MIN_RATE <= rate <= MAX_RATE:
         raise UserError(f"{where}: {rate:g} Hz is outside {MIN_RATE} to {MAX_RATE} Hz; check the file or the number")

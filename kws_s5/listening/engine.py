@@ -19,7 +19,7 @@ class Engine(Protocol):
     def run(self, x: np.ndarray, state: State, start: int) -> tuple[np.ndarray, State]:
         """The next samples x (N, l), l >= 1, of which ``start`` went before -> logits (N, f, K) and the next state."""
 
-    def stored(self, value: np.ndarray) -> Any:
+    def stored(self, value: np.ndarray, /) -> Any:
         """An array in the kind that this engine's states are made of."""
 
 

@@ -61,6 +61,9 @@ class StreamingSession:
         """
         self.bundle, self.n_streams, self.block = bundle, n_streams, block
         self._given_axis = channel_axis
+        self.rate: float
+        self._engine: Engine
+        self._pending: list[np.ndarray]  # samples pushed that the model has not seen
         self._open(rate)
 
     @property
@@ -148,7 +151,7 @@ class StreamingSession:
         self.rate, self._engine = rate, engine
         self._axis, self._channels = self._given_axis, 0
         self._position, self._n_frames = 0, 0  # samples pushed, frames given
-        self._pending: list[np.ndarray] = []  # samples pushed that the model has not seen
+        self._pending = []
         self._least = max(1, int(self.block * self.frame_rate))
 
     @property
@@ -158,21 +161,21 @@ class StreamingSession:
 
     def _run(self) -> np.ndarray | None:
         """The model on the samples that wait. Raises UserError where it gives no numbers."""
-        x = np.concatenate(self._pending, 1) if len(self._pending) > 1 else (self._pending or [None])[0]
-        self._pending = []
-        if x is None or not x.shape[1]:
+        pieces, self._pending = self._pending, []
+        if not sum(piece.shape[1] for piece in pieces):
             return None
+        x = np.concatenate(pieces, 1) if len(pieces) > 1 else pieces[0]
         logits, self._state = self._engine.run(x, self._state, self._position - x.shape[1])
         if not np.isfinite(logits).all():
             raise UserError(NO_NUMBERS)
         return logits
 
     def _frames(self, logits: np.ndarray | None) -> Frames:
-        n = 0 if logits is None else logits.shape[1]
+        if logits is None:
+            logits = np.zeros((self.n_streams, 0, len(self.labels)), np.float32)
+        n = logits.shape[1]
         times = np.arange(self._n_frames + 1, self._n_frames + n + 1) * (self._engine.step / self.rate)
         self._n_frames += n
-        if not n:
-            return Frames(np.zeros((self.n_streams, 0, len(self.labels)), np.float32), times)
         return Frames(logits, times)
 
     def _waveforms(self, samples: Any) -> np.ndarray:

@@ -101,11 +101,12 @@ class KeywordSpotter:
             raise UserError("this model has no keywords to listen for")
         self.thresholds = thresholds_of(self.bundle, self.keywords, thresholds, config)
         self._columns = [self.bundle.labels.index(word) for word in self.keywords]
-        self._options = {"n_streams": n_streams, "block": block, "channel_axis": channel_axis}
+        self._options: dict[str, Any] = {"n_streams": n_streams, "block": block, "channel_axis": channel_axis}
         self._lock = RLock()
         self._session: StreamingSession | None = None
+        self._finders: list[EventFinder] = []
         if rate is not None:
-            self._open(rate)
+            self._session = self._open(rate)
 
     @property
     def rate(self) -> float:
@@ -137,7 +138,7 @@ class KeywordSpotter:
             if self._session is None:
                 if rate is None:
                     raise UserError("rate: samples without their rate; push(samples, rate) in Hz, at least once")
-                self._open(rate)
+                self._session = self._open(rate)
             frames = self._session.push(samples, rate)
             return self._events(frames), frames
 
@@ -153,7 +154,7 @@ class KeywordSpotter:
         """As new; the only moment when the rate may change (None: it stays)."""
         with self._lock:
             if self._session is not None or rate is not None:
-                self._open(self.rate if rate is None else rate)
+                self._session = self._open(self.rate if rate is None else rate)
 
     def state(self) -> State:
         """Everything heard so far as named tensors of constant size, ready for safetensors (block = 0, or flushed)."""
@@ -171,6 +172,7 @@ class KeywordSpotter:
                                      thresholds=dict(zip(self.keywords, self.thresholds, strict=True)),
                                      config=self.config, **self._options)
             session, finders = spotter._session, spotter._finders
+            assert session
             session.restore({name: value for name, value in state.items() if not name.startswith("events.")})
             for n, finder in enumerate(finders):
                 mine = {name: np.asarray(value) for name, value in state.items() if name.startswith(f"events.{n}.")}
@@ -193,11 +195,11 @@ class KeywordSpotter:
             yield from spotter.push(audio.waveform, audio.rate)
         yield from spotter.finish()
 
-    def _open(self, rate: float) -> None:
+    def _open(self, rate: float) -> StreamingSession:
         session = StreamingSession(self.bundle, rate, **self._options)
-        self._session = session
         self._finders = [EventFinder(self.keywords, self.thresholds, session.frame_rate, self.config, stream=n)
                          for n in range(self.n_streams)]
+        return session
 
     def _events(self, frames: Frames) -> list[Event]:
         if not len(frames.times):

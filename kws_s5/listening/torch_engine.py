@@ -54,7 +54,6 @@ class CausalEngine:
     """State carried from chunk to chunk: the cost of a second is the same after a minute and after a day."""
 
     remark = ""
-    stored = staticmethod(torch.from_numpy)
 
     def __init__(self, bundle: Bundle, rate: float, n_streams: int) -> None:
         self.model, self.n_streams = bundle.model, n_streams
@@ -62,12 +61,15 @@ class CausalEngine:
         self.device = next(self.model.parameters()).device
         front = self.model.front
         self.stride = 1  # frames of the model for one that is given
-        self.step = rate / front.frame_rate
+        self.step: float = rate / front.frame_rate
         if not front.fixed_frame_rate:  # a frame for every sample
             self.stride = max(1, int(rate / MOST_FRAMES))
             self.step = float(self.stride)
         self.most = max(1, int(STEPS / n_streams * self.step / self.stride))  # samples
         self._runner = _runner(self.model, self.initial_state())
+
+    def stored(self, value: np.ndarray, /) -> Tensor:
+        return torch.from_numpy(value)
 
     def initial_state(self) -> State:
         return self.model.initial_state(self.n_streams, self.rescale)
@@ -99,8 +101,6 @@ def _runner(model: SequenceModel, state: State) -> "Runner | None":
 class SlidingEngine:
     """The last W samples, looked at every HOP seconds as if they were a clip. Before its start a stream is silent."""
 
-    stored = staticmethod(torch.from_numpy)
-
     def __init__(self, bundle: Bundle, rate: float, n_streams: int, reason: str) -> None:
         self.bundle, self.n_streams = bundle, n_streams
         self.seconds = getattr(bundle.config.data, "seconds", 0.0) or 1.0
@@ -108,6 +108,9 @@ class SlidingEngine:
         self.device = next(bundle.model.parameters()).device
         self.remark = (f"this model ({reason}) hears whole clips only: it looks at the last {self.seconds:g} s every "
                        f"{1000 * HOP:g} ms, at about {self.seconds / HOP:.0f} times the work of a causal model")
+
+    def stored(self, value: np.ndarray, /) -> Tensor:
+        return torch.from_numpy(value)
 
     def initial_state(self) -> State:
         return {"window": torch.zeros(self.n_streams, self.W)}
