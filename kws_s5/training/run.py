@@ -160,6 +160,19 @@ def _fit(task: Task, out: Path, console: Console) -> None:
 
 
 def _trainer(config: RunConfig, **options: Any) -> pl.Trainer:
+    """Lightning's part: devices, processes (torchrun, SLURM), precision, scaling and clipping of gradients, the loop.
+
+    What is switched off, and why:
+        logger                   log.csv is written whole after every epoch: a killed run leaves no half line, a
+                                 resumed one no line twice; TensorBoard curves are made from it
+        enable_checkpointing     ModelCheckpoint goes on at the beginning of an epoch; ours at the very next batch,
+                                 with the sums of the running epoch (checkpointing.py)
+        enable_progress_bar      it counts an epoch that is entered in the middle from its beginning
+        enable_model_summary     the table of optimiser groups says more: learning rate and decay of every group
+        num_sanity_val_steps     validation before the first step would count batches and take minutes with long clips
+        use_distributed_sampler  it repeats clips until all processes have equally many; ours give every clip once
+    ``reload_dataloaders_every_n_epochs``: an epoch's batches are a function of (seed, epoch), wherever it is entered.
+    """
     training = config.training
     plugins: list[Any] = [WholeFileIO()]
     if training.nodes > 1 and "MASTER_ADDR" not in os.environ and not SLURMEnvironment.detect():
