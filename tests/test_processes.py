@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,8 @@ def test_a_worker_that_cannot_start_is_one_line(monkeypatch) -> None:
 
 
 PARENT = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run where a shell ignores it
 from kws_s5.cli import guarded
 from kws_s5.processes import mapped
 def command():
@@ -102,15 +104,18 @@ sys.exit(guarded(command))
 """
 
 
-def parent_with_two_busy_workers() -> tuple[subprocess.Popen, list[int]]:
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], stderr=subprocess.PIPE, text=True)
-    return parent, [int(parent.stderr.readline()) for _ in range(2)]
+@pytest.fixture
+def busy() -> Iterator[tuple[subprocess.Popen, list[int]]]:
+    """A command and the ids of its two workers, which work for ten minutes."""
+    with subprocess.Popen([sys.executable, "-c", PARENT], stderr=subprocess.PIPE, text=True) as parent:
+        yield parent, [int(parent.stderr.readline()) for _ in range(2)]
+        parent.kill()
 
 
 @posix
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_workers_end_when_their_parent_is_killed(how: signal.Signals) -> None:
-    parent, workers = parent_with_two_busy_workers()
+def test_workers_end_when_their_parent_is_killed(busy: tuple, how: signal.Signals) -> None:
+    parent, workers = busy
     assert all(map(alive, workers))
     parent.send_signal(how)
     parent.wait()
@@ -118,16 +123,16 @@ def test_workers_end_when_their_parent_is_killed(how: signal.Signals) -> None:
 
 
 @posix
-def test_ctrl_c_ends_everything_at_once_and_quietly() -> None:
-    parent, workers = parent_with_two_busy_workers()
+def test_ctrl_c_ends_everything_at_once_and_quietly(busy: tuple) -> None:
+    parent, workers = busy
     parent.send_signal(signal.SIGINT)
     assert parent.communicate(timeout=60)[1] == "stopped.\n" and parent.returncode == 130
     assert all_ended(workers)
 
 
 @posix
-def test_a_killed_worker_gives_exit_status_2() -> None:
-    parent, workers = parent_with_two_busy_workers()
+def test_a_killed_worker_gives_exit_status_2(busy: tuple) -> None:
+    parent, workers = busy
     os.kill(workers[0], signal.SIGKILL)
     said = parent.communicate(timeout=60)[1]
     assert parent.returncode == 2 and said.startswith("error: a worker process ended") and said.count("\n") == 1

@@ -41,7 +41,7 @@ def test_configs_of_older_models_load_with_the_names_of_then() -> None:
         (lambda d: d["data"].update(rate=1e9), "data.rate"),
         (lambda d: d["data"].update(seconds=1e9), "data.seconds"),
         (lambda d: d["data"].update(validation_percent=-1.0), "data.validation_percent"),
-        (lambda d: d["data"].update(test_percent=float("nan")), "data.testing_percent"),
+        (lambda d: d["data"].update(test_percent=float("nan")), "data.test_percent"),
         (lambda d: d["data"].update(unknown_share=-0.5), "data.unknown_share"),
         (lambda d: d["data"].update(seed=-1), "data.seed"),
         (lambda d: d["training"].update(seed=-1), "training.seed"),
