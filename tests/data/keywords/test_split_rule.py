@@ -79,7 +79,7 @@ def test_one_speaker_is_split_by_file_with_a_warning() -> None:
 
 def test_few_speakers_are_told_who_does_what() -> None:
     found = assign([f"yes/{name}_nohash_{k}.wav" for name in "ab2" for k in range(9)], {})
-    assert found.by_speaker and "1 for training, 1 for validation, 1 for testing" in found.notes[0]
+    assert found.by_speaker and "1 for train, 1 for validation, 1 for test" in found.notes[0]
 
 
 def test_a_share_of_zero_leaves_its_split_empty() -> None:
