@@ -22,9 +22,6 @@ from kws_s5.model.norm import BatchNorm, LayerNorm
 from kws_s5.ops.scan.choice import HAS_NUMBA
 from kws_s5.ssm.s5 import S5SSM
 
-# what torch.set_float32_matmul_precision means for the layer's products on processors with a unit for bfloat16
-PRODUCTS = {"highest": "full", "high": "split", "medium": "half"}
-
 
 class S5Layer(nn.Module):
     """x (N, L, H) -> (N, L, H)."""
@@ -112,7 +109,7 @@ class S5Layer(nn.Module):
         from kws_s5.ops.layer.fused import Options, Weights, fused_layer
 
         norm, seq = self.norm, self.seq
-        products = "half" if torch.is_autocast_enabled("cpu") else PRODUCTS[torch.get_float32_matmul_precision()]
+        half = torch.is_autocast_enabled("cpu") or torch.get_float32_matmul_precision() == "medium"
         with torch.autocast("cpu", enabled=False):
             Lambda_bar, B_bar = seq.system(step_rescale)
             norms = [norm] if self.ssm_norm is None else [norm, self.ssm_norm]
@@ -121,7 +118,8 @@ class S5Layer(nn.Module):
                               self.out2.bias, *behind)
             masks = self._mask(x), self._mask(x)  # of h and of the gate, drawn in the order of _activate
             statistics = None if self.training else tuple(s for n in norms for s in (n.mean, n.var))
-            options = Options(lengths, masks, self.activation == "half_glu2", products, statistics)
+            options = Options(lengths, masks, self.activation == "half_glu2", "half" if half else "full",
+                              statistics)
             out, *found = fused_layer(x, weights, options)
             if self.training:
                 for i, n in enumerate(norms):

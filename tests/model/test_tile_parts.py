@@ -48,51 +48,49 @@ def test_outer_products_are_added(rows, O, K):
 
 if amx.has_amx():
     @njit
-    def run_half(a, a_stride, rows, K, weights, O, out, out_stride, work, split, saved):
+    def run_half(a, a_stride, rows, K, weights, O, out, out_stride, work, saved):
         amx.configure(saved)
-        half_product(a, a_stride, rows, K, weights, O, out, out_stride, work, split)
+        half_product(a, a_stride, rows, K, weights, O, out, out_stride, work)
         amx.restore(saved)
 
     @njit
-    def run_half_outer(a, a_stride, O, x, x_stride, K, rows, out, out_stride, work, split, saved):
+    def run_half_outer(a, a_stride, O, x, x_stride, K, rows, out, out_stride, work, saved):
         amx.configure(saved)
-        half_outer(a, a_stride, O, x, x_stride, K, rows, out, out_stride, work, split)
+        half_outer(a, a_stride, O, x, x_stride, K, rows, out, out_stride, work)
         amx.restore(saved)
 
 
 @needs_amx
-@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize(("rows", "K", "O"), SHAPES)
-def test_half_products_round_operands_and_nothing_else(rows, K, O, split):
+def test_half_products_round_operands_and_nothing_else(rows, K, O):
     a, out = rows_of(rows, K), room(rows, O, np.nan)
     weight = torch.randn(O, K, generator=torch.Generator().manual_seed(0))
-    packed, saved = half_panels(weight, split=split), np.zeros(128, np.uint8)
+    packed, saved = half_panels(weight), np.zeros(128, np.uint8)
     work = np.zeros(work_size(rows, max(K, O)), np.uint8)
     run_half(a.ctypes.data, a.strides[0], rows, K, packed.data_ptr(), O, out.ctypes.data, out.strides[0],
-             work.ctypes.data, split, saved.ctypes.data)
+             work.ctypes.data, saved.ctypes.data)
     left, right = a[:rows, :K], weight.numpy()
-    exact = left.astype(float) @ right.T if split else rounded(left) @ rounded(right).T
-    np.testing.assert_allclose(out[:rows, :O], exact, rtol=1e-5, atol=4e-4 if split else 1e-5)
+    exact = rounded(left) @ rounded(right).T
+    np.testing.assert_allclose(out[:rows, :O], exact, rtol=1e-5, atol=1e-5)
 
 
 @needs_amx
-@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize(("rows", "O", "K"), SHAPES)
-def test_half_outer_products_round_operands_and_nothing_else(rows, O, K, split):
+def test_half_outer_products_round_operands_and_nothing_else(rows, O, K):
     a, x, out = rows_of(rows, O), rows_of(rows, K, 1), room(O, K, 2.0)
     work, saved = np.zeros(work_size(rows, max(K, O)), np.uint8), np.zeros(128, np.uint8)
     run_half_outer(a.ctypes.data, a.strides[0], O, x.ctypes.data, x.strides[0], K, rows, out.ctypes.data,
-                   out.strides[0], work.ctypes.data, split, saved.ctypes.data)
+                   out.strides[0], work.ctypes.data, saved.ctypes.data)
     left, right = a[:rows, :O].T, x[:rows, :K]
-    exact = 2.0 + (left.astype(float) @ right if split else rounded(left) @ rounded(right))
-    np.testing.assert_allclose(out[:O, :K], exact, rtol=1e-5, atol=4e-4 if split else 1e-5)
+    exact = 2.0 + rounded(left) @ rounded(right)
+    np.testing.assert_allclose(out[:O, :K], exact, rtol=1e-5, atol=1e-5)
 
 
 @needs_amx
 def test_torch_still_multiplies_after_the_registers_were_used():
     a = torch.randn(64, 64).bfloat16()
     before = a @ a
-    test_half_products_round_operands_and_nothing_else(64, 96, 128, split=True)
+    test_half_products_round_operands_and_nothing_else(64, 96, 128)
     assert torch.equal(a @ a, before)
 
 
@@ -171,14 +169,11 @@ def test_recurrence_and_its_gradient(from_end, P, rows):
     np.testing.assert_allclose(sums, 1 + planar(total), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("products", ["full", *(pytest.param(p, marks=needs_amx) for p in ("half", "split"))])
+@pytest.mark.parametrize("products", ["full", pytest.param("half", marks=needs_amx)])
 @pytest.mark.parametrize(("O", "K"), [(32, 64), (96, 32), (21, 40), (48, 64)])
 @pytest.mark.parametrize("turned", [False, True])
 def test_matrices_are_packed_as_the_products_read_them(products, O, K, turned):
     weight = torch.randn(K, O).T if turned else torch.randn(O, K)
     (packed,) = pack([weight], products)
-    if products == "full":
-        exact = torch.from_numpy(panels(weight.numpy()))
-    else:
-        exact = half_panels(weight, split=products == "split")
+    exact = torch.from_numpy(panels(weight.numpy())) if products == "full" else half_panels(weight)
     assert torch.equal(packed, exact)

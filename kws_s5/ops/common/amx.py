@@ -74,47 +74,32 @@ def _emit_restore(context, builder, signature, args):
     return context.get_dummy_value()
 
 
-def _emit_block(split: bool):
-    """One step of depth loads a and w, or w_lo, a, w and a_lo so that one factor stays for the next product."""
+def _emit_block(context, builder, signature, args):
+    a, a_stride, w, w_right, w_deeper, w_stride, n, out, out_stride, add = args
+    lower = builder.add(out, builder.mul(out_stride, number(16)))
+    corners = [out, builder.add(out, number(64)), lower, builder.add(lower, number(64))]
+    tile = [ir.Constant(BYTE, k) for k in range(8)]
 
-    def emit(context, builder, signature, args):
-        a, a_lo, a_stride, w, w_lo, w_right, w_deeper, w_stride, n, out, out_stride, add = args
-        lower = builder.add(out, builder.mul(out_stride, number(16)))
-        corners = [out, builder.add(out, number(64)), lower, builder.add(lower, number(64))]
-        tile = [ir.Constant(BYTE, k) for k in range(8)]
+    def take(first: int, address, to_next, stride):
+        for k, place in enumerate((address, builder.add(address, to_next))):
+            _call(builder, "tileloadd64", tile[first + k], _memory(builder, place), stride)
 
-        def take(first: int, address, to_next, stride):
-            for k, place in enumerate((address, builder.add(address, to_next))):
-                _call(builder, "tileloadd64", tile[first + k], _memory(builder, place), stride)
-
-        def multiply():
-            for k, (left, right) in enumerate(((4, 6), (4, 7), (5, 6), (5, 7))):
-                _call(builder, "tdpbf16ps", tile[k], tile[left], tile[right])
-
-        with builder.if_else(builder.icmp_signed("!=", add, number(0))) as (more, new):
-            with more:
-                for k, corner in enumerate(corners):
-                    _call(builder, "tileloadd64", tile[k], _memory(builder, corner), out_stride)
-            with new:
-                for k in range(4):
-                    _call(builder, "tilezero", tile[k])
-        below = builder.mul(a_stride, number(16))
-        with cgutils.for_range(builder, n) as loop:
-            across, deeper = builder.mul(loop.index, number(64)), builder.mul(loop.index, w_deeper)
-            take(4, builder.add(a, across), below, a_stride)
-            if split:
-                take(6, builder.add(w_lo, deeper), w_right, w_stride)
-                multiply()
-            take(6, builder.add(w, deeper), w_right, w_stride)
-            multiply()
-            if split:
-                take(4, builder.add(a_lo, across), below, a_stride)
-                multiply()
-        for k, corner in enumerate(corners):
-            _call(builder, "tilestored64", tile[k], _memory(builder, corner), out_stride)
-        return context.get_dummy_value()
-
-    return emit
+    with builder.if_else(builder.icmp_signed("!=", add, number(0))) as (more, new):
+        with more:
+            for k, corner in enumerate(corners):
+                _call(builder, "tileloadd64", tile[k], _memory(builder, corner), out_stride)
+        with new:
+            for k in range(4):
+                _call(builder, "tilezero", tile[k])
+    below = builder.mul(a_stride, number(16))
+    with cgutils.for_range(builder, n) as loop:
+        take(4, builder.add(a, builder.mul(loop.index, number(64))), below, a_stride)
+        take(6, builder.add(w, builder.mul(loop.index, w_deeper)), w_right, w_stride)
+        for k, (left, right) in enumerate(((4, 6), (4, 7), (5, 6), (5, 7))):
+            _call(builder, "tdpbf16ps", tile[k], tile[left], tile[right])
+    for k, corner in enumerate(corners):
+        _call(builder, "tilestored64", tile[k], _memory(builder, corner), out_stride)
+    return context.get_dummy_value()
 
 
 @intrinsic
@@ -130,16 +115,10 @@ def restore(typingctx, work):
 
 
 @intrinsic
-def block(typingctx, a, a_lo, a_stride, w, w_lo, w_right, w_deeper, w_stride, n, out, out_stride, add):
+def block(typingctx, a, a_stride, w, w_right, w_deeper, w_stride, n, out, out_stride, add):
     """32 x 32 float32 numbers of out = a w (out += a w if ``add``), 32 n of depth.
 
     a: 32 rows of bfloat16. w: 16 rows of 16 pairs for every 16 columns and 32 of depth: w_stride from row to row,
-    w_right to the next columns, w_deeper to the next 32 of depth. a_lo and w_lo are not used.
+    w_right to the next columns, w_deeper to the next 32 of depth.
     """
-    return types.void(*[types.int64] * 12), _emit_block(False)
-
-
-@intrinsic
-def split_block(typingctx, a, a_lo, a_stride, w, w_lo, w_right, w_deeper, w_stride, n, out, out_stride, add):
-    """The same for a w + a w_lo + a_lo w."""
-    return types.void(*[types.int64] * 12), _emit_block(True)
+    return types.void(*[types.int64] * 10), _emit_block

@@ -6,8 +6,7 @@ Compiled code takes one short tile of rows after the other through all of it, in
 programs.py). Only the SSM's output y is kept for the gradient; all else, the states too, is computed again from
 the few states at the tiles' edges. A bidirectional layer goes through the tiles twice, from the end for one direction
 and from the start for the other, and where a norm stands behind the SSM once more from y on. Products can take
-bfloat16 operands, or operands split into two of these, where the processor has a unit for them; norm, states,
-recurrence and sums are float32 always.
+bfloat16 operands where the processor has a unit for them (AMX); norm, states, recurrence and sums are float32 always.
 
 Legend: N batch, L steps, H features, P stored states; planar pairs [re | im].
 """

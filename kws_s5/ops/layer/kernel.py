@@ -5,7 +5,7 @@ goes through all of them inside the processor's cache. A kernel is a C function 
 (common/threads.py runs it on torch's own threads): it claims items by an atomic counter until none is left.
 
     job    counter, n_items, L, tiles of a clip, lengths or 0, backward, n_steps, addresses of items, steps and scratch
-           memory, bytes of that for an item; the first HEADER of them are for registers; split (half_products.py)
+           memory, bytes of that for an item; the first HEADER of them are for registers
     item   first and last clip, first and last tile: its clips one after the other, their tiles in order or against it
     step   operation, which rows, three numbers, number of operands, then the operands: base, bytes for every row of the
            batch before the tile, for every tile, clip and item before it, and from row to row
@@ -71,18 +71,18 @@ def _adjoint(step, table, rows, inner):
 
 
 @njit(nogil=True, error_model="numpy", inline="always")
-def _multiply(step, table, rows, half, split):
+def _multiply(step, table, rows, half):
     """PRODUCT: rows, W, out, work or a bias of zeros. OUTER: rows a, rows x, out, work. Sizes: K and O; O and K."""
     a, a_step, b, b_step, out, out_step, work = table[0], table[1], table[2], table[3], table[4], table[5], table[6]
     if step[0] == PRODUCT:
         if half is None:
             product(a, a_step, rows, step[2], b, (step[3] + 15) // 16, work, out, out_step)
         else:
-            half_product(a, a_step, rows, step[2], b, step[3], out, out_step, work, split)
+            half_product(a, a_step, rows, step[2], b, step[3], out, out_step, work)
     elif half is None:
         outer(a, a_step, step[2], b, b_step, step[3], rows, out, out_step)
     else:
-        half_outer(a, a_step, step[2], b, b_step, step[3], rows, out, out_step, work, split)
+        half_outer(a, a_step, step[2], b, b_step, step[3], rows, out, out_step, work)
 
 
 @njit(nogil=True, error_model="numpy", inline="always")
@@ -102,7 +102,7 @@ def _tile(job, steps, table, clip, tile, item, inner, half):
         elif step[0] == ADJOINT:
             _adjoint(step, table, rows, inner)
         elif step[0] >= PRODUCT:
-            _multiply(step, table, rows, half, job[11])
+            _multiply(step, table, rows, half)
         else:
             begin = valid if step[1] == PADDING else 0
             end = valid if step[1] == VALID else rows

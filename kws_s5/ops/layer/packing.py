@@ -1,8 +1,7 @@
 """Constant matrices in the order in which products read them: one compiled call for all matrices of a layer.
 
-    full    (O, K) -> panels of 16 columns, (O/16, K, 16) float32 (common/row_products.py)
-    half    (O, K) -> (1, O/32, K/32, 2, 16, 32) bfloat16 (half_products.py)
-    split   the same twice, hi and lo
+    full    (O, K) -> panels of 16 columns, (O/16, K, 16) float32 (row_products.py)
+    half    (O, K) -> (O/32, K/32, 2, 16, 32) bfloat16 (half_products.py)
 
 Matrices whose sides do not fill blocks are packed by torch.
 """
@@ -19,30 +18,31 @@ from kws_s5.ops.common.jit import compile_kept
 from kws_s5.ops.common.jobs import pointer
 from kws_s5.ops.common.row_products import LANES
 from kws_s5.ops.common.threads import run_parallel
-from kws_s5.ops.layer.half_products import BLOCK, _pair, _pair_both, _round, _round_both, _turn, half_panels
+from kws_s5.ops.layer.half_products import BLOCK, _pair, _round, _turn, half_panels
 from kws_s5.ops.layer.program import Products
 
-MATRIX = 6  # numbers of a matrix in the job: addresses of it and of its packed form, O, K, parts, whether transposed
+MATRIX = 6  # numbers of a matrix in the job: addresses of it and of its packed form, O, K, whether half, transposed
 
 
 def pack(matrices: list[Tensor], products: Products) -> list[Tensor]:
     """Every (O, K) float32 matrix, contiguous or the transposed view of one, as the products want it."""
-    parts, block = {"full": (0, LANES), "half": (1, BLOCK), "split": (2, BLOCK)}[products]
+    half = products == "half"
+    block = BLOCK if half else LANES
     found, table, kept = [], [], []
     for m in matrices:
         O, K = m.shape
         if O % block or K % block:
-            found.append(_panels(m) if products == "full" else half_panels(m, split=products == "split"))
+            found.append(half_panels(m) if half else _panels(m))
             continue
         turned = not m.is_contiguous() and m.T.is_contiguous()
         m = m if turned else m.contiguous()
-        packed = m.new_empty(O // LANES, K, LANES) if products == "full" else \
-            torch.empty(parts, O // BLOCK, K // BLOCK, 2, 16, 32, dtype=torch.bfloat16)
-        table += [m.data_ptr(), packed.data_ptr(), O, K, parts, turned]
+        packed = torch.empty(O // BLOCK, K // BLOCK, 2, 16, 32, dtype=torch.bfloat16) if half else \
+            m.new_empty(O // LANES, K, LANES)
+        table += [m.data_ptr(), packed.data_ptr(), O, K, half, turned]
         found.append(packed)
         kept.append(m)
     if table:
-        work = torch.empty(2, 16, 32, dtype=torch.bfloat16)
+        work = torch.empty(16, 32, dtype=torch.bfloat16)
         job = np.array([len(kept), work.data_ptr(), *table], np.int64)
         run_parallel(compiled(), job, 1)
     return found
@@ -67,47 +67,38 @@ def _full(m, out, O, K, turned):
 
 
 @njit(nogil=True, error_model="numpy")
-def _half_rows(m, to, lo, K, work, split):
+def _half_rows(m, to, K, work):
     """16 rows of 32 numbers -> a tile: rounded, then pairs and rows exchanged."""
     for i in range(16):
-        if split:
-            _round_both(m + 4 * i * K, work + 64 * i, work + 1024 + 64 * i)
-        else:
-            _round(m + 4 * i * K, work + 64 * i)
+        _round(m + 4 * i * K, work + 64 * i)
     _turn(work, 64, to, 64)
-    if split:
-        _turn(work + 1024, 64, lo, 64)
 
 
 @njit(nogil=True, error_model="numpy")
-def _half(m, out, O, K, turned, work, split):
-    to, lo = out, out + 2 * O * K
+def _half(m, out, O, K, turned, work):
+    to = out
     for o in range(0, O, 32):
         for k in range(0, K, 32):
             for half in range(2):
                 column = o + 16 * half
                 if turned == 0:
-                    _half_rows(m + 4 * (column * K + k), to, lo, K, work, split)
+                    _half_rows(m + 4 * (column * K + k), to, K, work)
                 else:
                     for j in range(16):
                         row = m + 4 * ((k + 2 * j) * O + column)
-                        if split:
-                            _pair_both(row, row + 4 * O, 2, to + 64 * j, lo + 64 * j)
-                        else:
-                            _pair(row, row + 4 * O, 2, to + 64 * j)
+                        _pair(row, row + 4 * O, 2, to + 64 * j)
                 to += 1024
-                lo += 1024
 
 
 @njit(nogil=True, error_model="numpy")
 def _run(job):
     for i in range(job[0]):
         at = 2 + MATRIX * i
-        m, out, O, K, parts, turned = job[at], job[at + 1], job[at + 2], job[at + 3], job[at + 4], job[at + 5]
-        if parts == 0:
-            _full(m, out, O, K, turned)
+        m, out, O, K, half, turned = job[at], job[at + 1], job[at + 2], job[at + 3], job[at + 4], job[at + 5]
+        if half != 0:
+            _half(m, out, O, K, turned, job[1])
         else:
-            _half(m, out, O, K, turned, job[1], parts == 2)
+            _full(m, out, O, K, turned)
 
 
 @cache

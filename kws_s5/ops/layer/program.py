@@ -28,7 +28,7 @@ ROWS = 128  # of a tile at most: fewer, and steps cost more than they do; more, 
 FILL, ALIGN = 32, 64  # numbers to which rows of scratch memory are filled up; bytes between areas
 SIZE = 4  # bytes of a number
 LAYOUTS = 16  # of scratch memory that a thread keeps
-Products = Literal["full", "split", "half"]
+Products = Literal["full", "half"]
 _local = threading.local()
 
 
@@ -76,7 +76,7 @@ class Memory:
     """Scratch memory of an item, which several programs share."""
 
     def __init__(self, shape: Shape, products: Products = "full") -> None:
-        """products: in float32, of bfloat16 operands, or of operands split into two of these (half_products.py)."""
+        """products: in float32, or of bfloat16 operands (half_products.py)."""
         self.shape, self.products, self.items = shape, products, shape.items
         self.areas: dict[str, Operand] = {}
         self.size = kernel.HEADER  # bytes
@@ -154,10 +154,9 @@ class Program:
         steps[slots] = addresses[chosen] + offsets
         items, shape = memory.items, memory.shape
         job = np.array([0, len(items), shape.L, shape.n_tiles, 0 if lengths is None else lengths.data_ptr(), backward,
-                        len(self._steps), items.ctypes.data, steps.ctypes.data, scratch.data_ptr(), memory.size,
-                        memory.products == "split"],
+                        len(self._steps), items.ctypes.data, steps.ctypes.data, scratch.data_ptr(), memory.size],
                        np.int64)
-        run_parallel(kernel.compiled(memory.products != "full"), job, len(items))
+        run_parallel(kernel.compiled(memory.products == "half"), job, len(items))
 
     def _compiled(self) -> tuple:
         """Steps as numbers, the names of tensors, and at which numbers which of their addresses goes."""

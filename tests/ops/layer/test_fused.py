@@ -140,7 +140,7 @@ def test_half_products_stay_near_and_states_in_single_precision(training, width,
         assert mine < 1.5 * theirs + 1e-3  # no farther than torch's own bfloat16 products
 
 
-@pytest.mark.parametrize(("precision", "most"), [("highest", 3e-5), ("high", 1e-4), ("medium", 0.05)])
+@pytest.mark.parametrize(("precision", "most"), [("highest", 3e-5), ("high", 3e-5), ("medium", 0.05)])
 def test_torchs_own_setting_chooses_the_products(precision, most):
     layer = make(dropout=0.0, H=96, ssm_size=64).train()
     x, G = torch.randn(3, 257, 96), torch.randn(3, 257, 96)
