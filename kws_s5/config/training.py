@@ -76,9 +76,9 @@ class TrainingConfig:
     accelerator: str = "auto"
     """Lightning's accelerator: auto, cpu, cuda, ..."""
     precision: str = "32-true"
-    """Lightning's precision: 32-true, 64-true, bf16-mixed, 16-mixed, ..."""
+    """Lightning's: 32-true, 64-true, bf16-mixed, 16-mixed. CPUs: bf16-mixed with AMX only, else 32-true, and says so."""
     matmul_precision: MatmulPrecision = "highest"
-    """Products. highest: float32; high: two bfloat16 parts (GPUs: TF32); medium: bfloat16. No AMX: float32."""
+    """Products. highest: float32; high: TF32 on GPUs; medium: bfloat16, on CPUs with AMX. Else float32, and says so."""
     n_workers: int = 0
     """Extra processes that load batches; 0: the main process loads them, which is best for clips in the store."""
     save_minutes: float = 5.0

@@ -32,6 +32,7 @@ from kws_s5.training.console import Bar, epoch_line, print_groups
 from kws_s5.training.finish import finish, save_model
 from kws_s5.training.interrupt import Interrupted, handled
 from kws_s5.training.objective import build_objective
+from kws_s5.training.precision import usable
 from kws_s5.training.prepare import completed, load_weights_of, switch_masks
 from kws_s5.training.run_dir import (
     PREVIOUS,
@@ -67,7 +68,7 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
     out = Path(config.training.out or f"runs/{config.name}")
     console = Console(quiet=rank_zero_only.rank != 0, soft_wrap=True, markup=False, highlight=False)
     with locked_run_dir(out, resume=resume, overwrite=overwrite) as resuming, _quiet(), \
-            _matmul_precision(config.training.matmul_precision):
+            _matmul_precision(usable(config.training).matmul_precision):
         if resuming and (out / RESULTS).exists():
             check_finished(out, config)
             console.print(f"{out} is finished already: {out / RESULTS}")
@@ -107,7 +108,7 @@ def _task(config: RunConfig, splits: Splits, out: Path, console: Console, *, res
     n_parameters = sum(p.numel() for p in task.model.parameters())
     counts = f"{len(splits.train):,} / {len(splits.validation):,} / {len(splits.test):,}"
     console.print(f"{config.name}: {n_parameters:,} parameters; training / validation / test examples: {counts}")
-    for note in splits.report.get("notes", ()):
+    for note in (*usable(config.training).notes, *splits.report.get("notes", ())):
         console.print(f"note: {note}")
     print_groups(console, task.model, config.optim)
     if resuming and (out / CHECKPOINT).exists():
@@ -184,7 +185,7 @@ def _trainer(config: RunConfig, **options: Any) -> pl.Trainer:
         return pl.Trainer(
             accelerator=training.accelerator, devices=training.devices, num_nodes=training.nodes,
             strategy=training.strategy,
-            precision=training.precision, gradient_clip_val=config.optim.clip_norm or None, plugins=plugins,
+            precision=usable(training).precision, gradient_clip_val=config.optim.clip_norm or None, plugins=plugins,
             logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
             num_sanity_val_steps=0, reload_dataloaders_every_n_epochs=1, use_distributed_sampler=False, **options)
     except (ValueError, ImportError, pl.utilities.exceptions.MisconfigurationException) as error:
