@@ -2,11 +2,16 @@
 
 The size is that of recipe kws35: six layers, 96 features, 128 states (64 stored), both directions, one second of sound
 at 16 kHz. A contestant that is not installed is left out with a line that says so.
+
+Ours runs in four ways: the layer kernels; the scan kernel between ordinary torch operations, which is what layers do
+that the layer kernels do not cover; the same under torch.compile; and portable, plain torch alone.
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,28 +23,29 @@ from kws_s5.ops.scan import choice as scan
 from kws_s5.recipes.kws import kws35
 
 LAYERS, H, STATES, CLASSES, RATE = 6, 96, 128, 35, 16000
+Way = Literal["kernels", "scan kernel", "portable"]
 
 
 @dataclass(frozen=True)
 class Contestant:
     """model: (N, L, 1) -> (N, 35).
 
-    half: under bfloat16 autocast; products: torch's float32 matmul precision ("high": operands in two bfloat16 parts);
-    portable: ours without any compiled part.
+    half: under bfloat16 autocast; products: torch's float32 matmul precision ("medium": operands rounded to bfloat16);
+    way: how ours runs, see the head of this file.
     """
 
     name: str
     model: nn.Module
     half: bool = False
     products: str = "highest"
-    portable: bool = False
+    way: Way = "kernels"
 
     def train(self, x: Tensor, labels: Tensor) -> None:
         """Forward, loss and backward; gradients are dropped."""
         self.model.train()
         with self._settings():
             logits = self.model(x)
-        with plain(self.portable):
+        with running(self.way):
             F.cross_entropy(logits.float(), labels).backward()
         self.model.zero_grad(set_to_none=True)
 
@@ -55,18 +61,19 @@ class Contestant:
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision(self.products)
         try:
-            with plain(self.portable), torch.autocast("cpu", torch.bfloat16, enabled=self.half):
+            with running(self.way), torch.autocast("cpu", torch.bfloat16, enabled=self.half):
                 yield
         finally:
             torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
-def plain(active: bool) -> Iterator[None]:
-    """Ours as it runs where nothing can be compiled: chunked scan, plain layers."""
+def running(way: Way) -> Iterator[None]:
+    """Ours with layer kernels, with the scan kernel only, or (portable) as where nothing can be compiled."""
     chosen, fuse = scan._choose, S5Layer.fuse
-    if active:
-        scan._choose, S5Layer.fuse = (lambda device: "chunked"), False
+    S5Layer.fuse = fuse and way == "kernels"
+    if way == "portable":
+        scan._choose = lambda device: "chunked"
     try:
         yield
     finally:
@@ -108,6 +115,13 @@ def ours() -> nn.Module:
     return build_model(replace(kws35().model, n_outputs=CLASSES, rate=float(RATE)))
 
 
+def ours_torch_compile() -> nn.Module:
+    """The same under torch.compile, which takes a C++ compiler and minutes before the first step."""
+    if not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        raise OSError("no C++ compiler")
+    return torch.compile(ours())  # type: ignore[return-value]
+
+
 def s5_pytorch() -> nn.Module:
     """The package of that name, its own block (layer norm, GEGLU) at the same width, states and directions."""
     from s5.s5_model import S5Block
@@ -132,15 +146,19 @@ def lstm() -> nn.Module:
 
 BUILDERS: dict[str, tuple[Callable[[], nn.Module], dict]] = {
     "ours, compiled": (ours, {}),
-    "ours, compiled, split products": (ours, {"products": "high"}),
     "ours, compiled, bfloat16 products": (ours, {"half": True}),
-    "ours, portable": (ours, {"portable": True}),
+    "ours, scan kernel and torch": (ours, {"way": "scan kernel"}),
+    "ours, scan kernel and torch, bfloat16": (ours, {"way": "scan kernel", "half": True}),
+    "ours, torch.compile": (ours_torch_compile, {"way": "scan kernel"}),
+    "ours, torch.compile, bfloat16": (ours_torch_compile, {"way": "scan kernel", "half": True}),
+    "ours, portable": (ours, {"way": "portable"}),
     "s5-pytorch": (s5_pytorch, {}),
     "lrnnx S5 (one direction)": (lrnnx, {}),
     "GRU": (gru, {}),
     "LSTM": (lstm, {}),
     "log-mel + CNN": (MelCNN, {}),
 }
+USUAL = tuple(name for name in BUILDERS if "torch.compile" not in name)  # the others: minutes to compile
 
 
 def build(name: str) -> Contestant | None:

@@ -1,6 +1,6 @@
 """Speed and memory on a CPU, side by side with peers in one process: python -m benchmarks.cpu
 
-Medians of interleaved runs (every contestant once a round), so that a busy machine slows all alike; ratios come first.
+Medians of interleaved runs in rotating order (turns.py), so that a busy machine slows all alike; ratios come first.
 Writes docs/benchmarks.json and docs/benchmarks.md. Peers: pip install 'kws-s5[bench]'.
 """
 
@@ -13,12 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
-from benchmarks.contestants import BUILDERS, CLASSES, RATE, STATES, Contestant, build
+from benchmarks.contestants import BUILDERS, CLASSES, RATE, STATES, USUAL, Contestant, build
+from benchmarks.turns import spent, take_turns
 from kws_s5.atomic import write_text
 from kws_s5.ops.scan import cpu as scan_cpu
 
@@ -33,27 +35,17 @@ def batch(N: int, L: int) -> tuple[torch.Tensor, torch.Tensor]:
     return 0.2 * torch.randn(N, L, 1, generator=generator), torch.arange(N) % CLASSES
 
 
-def seconds(function, *args) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
-    function(*args)
-    return time.perf_counter() - start
-
-
 def compare(contestants: list[Contestant], *, N: int, L: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Median milliseconds a clip of each, in training and inference."""
+    """Median milliseconds a clip of each, in training and inference: wall time, and with "_cpu" processor time."""
     x, labels = batch(N, L)
-    times: dict[str, dict[str, list[float]]] = {c.name: {"train": [], "infer": []} for c in contestants}
-    for c in contestants:  # compile, warm up
-        c.train(x[:1, : L // 4], labels[:1])
-        c.infer(x[:1, : L // 4])
-    for k in range(rounds):
-        for c in contestants:
-            print(f"\rround {k + 1}/{rounds}: {c.name:40s}", end="", file=sys.stderr, flush=True)
-            times[c.name]["train"].append(seconds(c.train, x, labels))
-            times[c.name]["infer"].append(seconds(c.infer, x))
-    print(file=sys.stderr)
-    return {name: {kind: 1e3 * statistics.median(v) / N for kind, v in kinds.items()} for name, kinds in times.items()}
+    for c in contestants:  # compile, warm up; torch.compile does it for these very sizes
+        some = x if "torch.compile" in c.name else x[:1, : L // 4]
+        c.train(some, labels[: len(some)])
+        c.infer(some)
+    train = take_turns({c.name: partial(c.train, x, labels) for c in contestants}, rounds)
+    infer = take_turns({c.name: partial(c.infer, x) for c in contestants}, rounds)
+    return {c.name: {f"{kind}{end}": 1e3 * seconds / N for kind, found in (("train", train), ("infer", infer))
+                     for end, seconds in zip(("", "_cpu"), found[c.name], strict=True)} for c in contestants}
 
 
 def linearity(contestant: Contestant, *, rounds: int) -> dict[int, float]:
@@ -62,7 +54,7 @@ def linearity(contestant: Contestant, *, rounds: int) -> dict[int, float]:
     for L in LENGTHS:
         x, labels = batch(1, L)
         contestant.train(x, labels)
-        found[L] = 1e6 * statistics.median(seconds(contestant.train, x, labels) for _ in range(rounds)) / L
+        found[L] = 1e6 * statistics.median(spent(contestant.train, x, labels).wall for _ in range(rounds)) / L
     return found
 
 
@@ -80,13 +72,9 @@ def against_copy(*, N: int, L: int, rounds: int) -> dict[str, float]:
     def adjoint() -> None:
         scan_cpu.adjoint_into(out, Lambda_bar, xs, start, gradient, g, sums, (N, L, P), backward=False)
 
-    times: dict[str, list[float]] = {"copy": [], "forward": [], "gradient": []}
     forward(), adjoint()  # compiled
-    for _ in range(10 * rounds):
-        times["copy"].append(seconds(out.copy_, Bu))
-        times["forward"].append(seconds(forward))
-        times["gradient"].append(seconds(adjoint))
-    copy, there, back = (statistics.median(v) for v in times.values())
+    works = {"copy": partial(out.copy_, Bu), "forward": forward, "gradient": adjoint}
+    copy, there, back = (found.wall for found in take_turns(works, 10 * rounds).values())
     return {"forward": there / copy, "gradient": back / copy / 1.5, "copy_gb_per_s": 2 * Bu.nbytes / copy / 1e9}
 
 
@@ -149,14 +137,16 @@ def report(found: dict) -> str:
         mb = memory.get(name)
         base_mb = memory.get(BASE)
         ratios.append(f"{mb / base_mb:.2f}" if mb and base_mb else "-")
-        rows.append([name, *ratios, f"{ms['train']:.0f}", f"{ms['infer']:.0f}", f"{mb:.0f}" if mb else "-"])
+        rows.append([name, *ratios, *(f"{ms[k]:.0f}" for k in ("train", "train_cpu", "infer", "infer_cpu")),
+                     f"{mb:.0f}" if mb else "-"])
     head = ["", "training, times faster", "inference, times faster", "memory, share", "training, ms a clip",
-            "inference, ms a clip", "memory, MB a clip"]
+            "processor time", "inference, ms a clip", "processor time", "memory, MB a clip"]
     lines = ["# Benchmarks on a CPU", "", f"`python -m benchmarks.cpu`: the model of recipe `kws35` (six layers, 96 "
              f"features, 128 states, both directions), {found['length']:,} samples, batch of {found['batch']}; medians "
-             f"of {found['rounds']} interleaved runs. Times faster and share of memory: against {BASE}.", "",
-             "Compiled: float32. Split: operands of products in two parts of bfloat16 (matmul precision high, relative "
-             "errors near 1e-5). bfloat16: under autocast. Portable: plain torch, where nothing can be compiled.", ""]
+             f"of {found['rounds']} interleaved runs in rotating order. Times faster and share of memory: against "
+             f"{BASE}. Processor time: of all threads together, ms a clip.", "",
+             "Compiled: whole layers as kernels, float32. Scan kernel and torch: what layers do that these do not "
+             "cover. bfloat16: under autocast. Portable: plain torch, where nothing can be compiled.", ""]
     lines += [_row(head), _row(["---"] * len(head)), *map(_row, rows), "", "## Time against length", ""]
     lines += ["Training step, compiled, float32, batch of one.", "", _row(["samples", "microseconds a sample"]),
               _row(["---", "---"]), *(_row([f"{int(L):,}", f"{us:.1f}"]) for L, us in found["us_per_step"].items())]
@@ -189,7 +179,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--length", type=int, default=RATE)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--only", nargs="+", choices=list(BUILDERS), default=list(BUILDERS))
+    parser.add_argument("--only", nargs="+", choices=list(BUILDERS), default=list(USUAL),
+                        help="default: all but torch.compile")
     parser.add_argument("--quick", action="store_true", help="only times at one length")
     parser.add_argument("--out", type=Path, default=Path("docs"))
     parser.add_argument("--peak", help=argparse.SUPPRESS)
@@ -215,7 +206,7 @@ def main(argv: list[str] | None = None) -> int:
         mine = build(MINE)
         found["us_per_step"] = linearity(mine, rounds=args.rounds)
         if minute:
-            found["minute"] = {"seconds": seconds(mine.train, *batch(1, MINUTE)), "mb": minute}
+            found["minute"] = {"seconds": spent(mine.train, *batch(1, MINUTE)).wall, "mb": minute}
     text = report(found)
     print(text)
     if not args.quick:

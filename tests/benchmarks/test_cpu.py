@@ -1,11 +1,14 @@
 """The CPU benchmark runs, compares what it says and leaves out what is missing."""
 
 import importlib.util
+import time
 
+import pytest
 import torch
 
-from benchmarks import contestants, cpu
+from benchmarks import contestants, cpu, recipes, turns
 from kws_s5.model.layer import S5Layer
+from kws_s5.ssm import scan
 
 
 def test_a_round_gives_times_of_every_contestant_and_a_table():
@@ -17,14 +20,34 @@ def test_a_round_gives_times_of_every_contestant_and_a_table():
     assert all(f"| {name} |" in text for name in times)
 
 
-def test_portable_and_compiled_are_the_same_model_and_leave_no_switch_behind():
-    compiled, portable = (contestants.build(name) for name in ("ours, compiled", "ours, portable"))
+@pytest.mark.parametrize("way", ["scan kernel", "portable"])
+def test_every_way_is_the_same_model_and_leaves_no_switch_behind(way):
+    ours = contestants.build("ours, compiled")
     x = torch.randn(1, 300, 1)
-    compiled.model.eval(), portable.model.eval()
-    with contestants.plain(True):
-        expected = portable.model(x)
-    assert S5Layer.fuse
-    torch.testing.assert_close(compiled.model(x), expected, rtol=1e-3, atol=1e-4)
+    ours.model.eval()
+    with contestants.running(way):
+        assert not S5Layer.fuse
+        expected = ours.model(x)
+    assert S5Layer.fuse and scan._choose("cpu") == "cpu"
+    torch.testing.assert_close(ours.model(x), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_nobody_has_a_place_in_the_order():
+    names = ["a", "b", "c"]
+    orders = [turns.order(names, k) for k in range(6)]
+    assert all(sorted(found) == names for found in orders)
+    assert all({found[place] for found in orders} == set(names) for place in range(3))
+
+
+def test_turns_give_wall_and_processor_time():
+    found = turns.take_turns({"asleep": lambda: time.sleep(0.05), "awake": lambda: sum(range(10**6))}, rounds=3)
+    assert found["asleep"].wall >= 0.05 > found["asleep"].processor
+    assert found["awake"].processor > 0
+
+
+def test_recipes_are_compared_in_every_way():
+    found = recipes.compare("quickstart", N=2, rounds=1)
+    assert list(found) == list(recipes.VARIANTS) and all(took.wall > 0 for took in found.values())
 
 
 def test_missing_peer_is_named(capsys):
