@@ -76,7 +76,7 @@ class TrainingConfig:
     accelerator: str = "auto"
     """Lightning's accelerator: auto, cpu, cuda, ..."""
     precision: str = "32-true"
-    """Lightning's: 32-true, 64-true, bf16-mixed, 16-mixed. CPUs: bf16-mixed with AMX only, else 32-true, and says so."""
+    """32-true, 64-true, bf16-mixed or 16-mixed. On CPUs bf16-mixed needs AMX; else 32-true runs, and says so."""
     matmul_precision: MatmulPrecision = "highest"
     """Products. highest: float32; high: TF32 on GPUs; medium: bfloat16, on CPUs with AMX. Else float32, and says so."""
     n_workers: int = 0

@@ -41,7 +41,7 @@ def has_bfloat16_unit() -> bool:
     """Whether the compiled layers run and this processor multiplies bfloat16 matrices faster than float32 ones."""
     if find_spec("numba") is None:
         return False
-    from kws_s5.model.amx import has_amx
+    from kws_s5.ops.common.amx import has_amx
 
     return has_amx()
 

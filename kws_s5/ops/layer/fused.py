@@ -17,13 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kws_s5.model.norm import BATCH_EPSILON
 from kws_s5.ops.common.all_reduce import all_reduce, n_processes
 from kws_s5.ops.common.amx import has_amx
 from kws_s5.ops.common.huge_pages import fresh
 from kws_s5.ops.layer.packing import pack
 from kws_s5.ops.layer.program import Products, filled
 from kws_s5.ops.layer.programs import Form, programs
+
+EPSILON = 1e-5  # of the variance in batch norms, as in model/norm.py
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ class _Layer:
     def _place_norm(self, name: str, statistics: tuple[Tensor, ...], scale: Tensor, bias: Tensor) -> None:
         """Puts a norm's numbers where programs look for them; name: "", or "y_" for the one behind the SSM."""
         mean, var = statistics
-        inverse = torch.rsqrt(var + BATCH_EPSILON)
+        inverse = torch.rsqrt(var + EPSILON)
         self.places |= {f"{name}mean": mean, f"{name}inverse": inverse, f"{name}gain": scale * inverse,
                         f"{name}bias": bias}
 

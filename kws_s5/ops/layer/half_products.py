@@ -98,17 +98,17 @@ def _emit_turn(context, builder, signature, args):
 
 
 @intrinsic
-def _round(typingctx, x, out):
+def round_row(typingctx, x, out):
     return types.void(types.int64, types.int64), _emit_round
 
 
 @intrinsic
-def _pair(typingctx, x, y, n, out):
+def pair(typingctx, x, y, n, out):
     return types.void(*[types.int64] * 4), _emit_pair
 
 
 @intrinsic
-def _turn(typingctx, x, x_stride, out, out_stride):
+def turn(typingctx, x, x_stride, out, out_stride):
     return types.void(*[types.int64] * 4), _emit_turn
 
 
@@ -123,7 +123,7 @@ def half_product(a, a_stride, rows, K, weights, O, out, out_stride, work):
     depth, stride = _filled(K) // 32, 2 * _filled(K)
     for r in range(rows):
         for k in range(0, K, 32):
-            _round(a + r * a_stride + 4 * k, work + r * stride + 2 * k)
+            round_row(a + r * a_stride + 4 * k, work + r * stride + 2 * k)
     for r in range(0, rows, 32):  # a block of rows and, for small matrices, all of W stay in the first cache
         for o in range(0, O, 32):
             w, to = weights + o * stride, out + r * out_stride + 4 * o
@@ -139,7 +139,7 @@ def _pairs(x, x_stride, rows, K, out):
         second = here + x_stride if r + 1 < rows else here
         n = min(max(rows - r, 0), 2)
         for k in range(0, _filled(K), 16):
-            _pair(here + 4 * k, second + 4 * k, n, out + r // 2 * stride + 4 * k)
+            pair(here + 4 * k, second + 4 * k, n, out + r // 2 * stride + 4 * k)
 
 
 @njit(nogil=True, error_model="numpy")
@@ -152,7 +152,7 @@ def half_outer(a, a_stride, O, x, x_stride, K, rows, out, out_stride, work):
     _pairs(a, a_stride, rows, O, work)
     for o in range(0, _filled(O), 16):
         for d in range(depth):
-            _turn(work + 16 * d * a_row + 4 * o, a_row, left + o * turned_row + 64 * d, turned_row)
+            turn(work + 16 * d * a_row + 4 * o, a_row, left + o * turned_row + 64 * d, turned_row)
     _pairs(x, x_stride, rows, K, right)
     for o in range(0, O, 32):
         for k in range(0, K, 32):

@@ -18,7 +18,7 @@ from kws_s5.ops.common.jit import compile_kept
 from kws_s5.ops.common.jobs import pointer
 from kws_s5.ops.common.row_products import LANES
 from kws_s5.ops.common.threads import run_parallel
-from kws_s5.ops.layer.half_products import BLOCK, _pair, _round, _turn, half_panels
+from kws_s5.ops.layer.half_products import BLOCK, pair, round_row, turn, half_panels
 from kws_s5.ops.layer.program import Products
 
 MATRIX = 6  # numbers of a matrix in the job: addresses of it and of its packed form, O, K, whether half, transposed
@@ -63,15 +63,15 @@ def _full(m, out, O, K, turned):
                     source, target = carray(pointer(m + 4 * ((k + i) * O + o)), (16,), np.float32), to + 64 * i
                     carray(pointer(target), (16,), np.float32)[:] = source
             else:
-                _turn(m + 4 * (o * K + k), 4 * K, to, 64)
+                turn(m + 4 * (o * K + k), 4 * K, to, 64)
 
 
 @njit(nogil=True, error_model="numpy")
 def _half_rows(m, to, K, work):
     """16 rows of 32 numbers -> a tile: rounded, then pairs and rows exchanged."""
     for i in range(16):
-        _round(m + 4 * i * K, work + 64 * i)
-    _turn(work, 64, to, 64)
+        round_row(m + 4 * i * K, work + 64 * i)
+    turn(work, 64, to, 64)
 
 
 @njit(nogil=True, error_model="numpy")
@@ -86,7 +86,7 @@ def _half(m, out, O, K, turned, work):
                 else:
                     for j in range(16):
                         row = m + 4 * ((k + 2 * j) * O + column)
-                        _pair(row, row + 4 * O, 2, to + 64 * j)
+                        pair(row, row + 4 * O, 2, to + 64 * j)
                 to += 1024
 
 
