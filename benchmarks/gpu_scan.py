@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.gpu_clock import Work, graphed, measure, peak_GB, reason
 from kws_s5.ops.scan.choice import scan
-from kws_s5.ops.scan.cuda import chunked_adjoint
+from kws_s5.ops.scan.chunked import chunked_adjoint
 from kws_s5.ops.scan.operators import adjoint_op
 
 SHORT = (256, 1024)

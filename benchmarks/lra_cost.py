@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.contestants import running
+from kws_s5 import ops
 from kws_s5.config import PairHead, RunConfig, TokenFront
 from kws_s5.model import build_model
 from kws_s5.recipes.registry import recipes_of
@@ -65,7 +65,7 @@ def measured(name: str, batch: int, n_steps: int) -> dict[str, float]:
     model = model_of(run, K)
     optimizer = build_optimizer(model, run.optim)
     step = partial(_step, model, optimizer, K=K)
-    with FlopCounterMode(display=False) as counter, running("portable"):
+    with FlopCounterMode(display=False) as counter, ops.use("reference"):
         step(*inputs(run, batch, SHORT))
     x, lengths = inputs(run, batch, L)
     step(x, lengths)  # compiled

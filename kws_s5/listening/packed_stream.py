@@ -1,7 +1,7 @@
 """Streams on packed weights (packed_weights.py): a chunk costs two compiled calls, the bank's and stream/kernel.py's.
 
-    runner = Runner(model, state)                   # for the weights, rate and number of streams of now
-    logits = runner.advance(x, state)               # samples (N, l) -> (N, f, K); writes the next state into ``state``
+    stream = PackedStream(model, state)                   # for the weights, rate and number of streams of now
+    logits = stream.advance(x, state)               # samples (N, l) -> (N, f, K); writes the next state into ``state``
 
 Equals SequenceModel.stream within rounding, and is the same to the last bit however the sound is cut.
 Legend: N streams, l samples of a chunk, f frames, M modes, H features, P states, K outputs, W votes kept.
@@ -12,7 +12,7 @@ import ctypes
 import numpy as np
 import torch
 
-from kws_s5.listening.packed_weights import FrozenModel, can_freeze, freeze
+from kws_s5.listening.packed_weights import PackedModel, can_pack, pack
 from kws_s5.model.front import State
 from kws_s5.model.front_bank import Bank
 from kws_s5.model.sequence import SequenceModel, substate
@@ -21,11 +21,18 @@ from kws_s5.ops.bank.kernel import forward_kernel
 from kws_s5.ops.common.threads import run_parallel
 from kws_s5.ops.stream import kernel
 
-__all__ = ["Runner", "can_freeze"]
+__all__ = ["PackedStream", "can_pack", "compile_for"]
 SMALL = 16  # rows below which starting threads costs more than it saves
 
 
-class Runner:
+def compile_for(model: SequenceModel) -> None:
+    """Compiles what streams of this model run on, once for all."""
+    kernel.compiled()
+    if isinstance(model.front, Bank):
+        _bank_kernel(model.front)
+
+
+class PackedStream:
     """Moves states of one model on. For one thread at a time; the packed weights may be shared."""
 
     def __init__(self, model: SequenceModel, state: State) -> None:
@@ -34,7 +41,7 @@ class Runner:
         Weights that change later, and ``model`` in training mode, change nothing here (fronts other than Bank do).
         """
         self._front, self._run = model.front, _Kernel(kernel.compiled())
-        self._frozen = freeze(model, float(state["step_rescale"]), state.get("front.rate"))
+        self._packed = pack(model, float(state["step_rescale"]), state.get("front.rate"))
         self._state: State | None = None  # the one that the jobs below belong to
         self._scratch = np.zeros(0, np.float32)
 
@@ -45,7 +52,7 @@ class Runner:
         x = np.ascontiguousarray(x, np.float32)
         rows = self._powers.advance(x) if self._powers else self._features(x, state)  # (N, f, M) or (N, f, H)
         N, f = rows.shape[:2]
-        logits = np.empty((N, f, self._frozen.K), np.float32)
+        logits = np.empty((N, f, self._packed.K), np.float32)
         if f:
             self._frames(rows, logits)
         return logits
@@ -57,7 +64,7 @@ class Runner:
         self._state = state
         self._powers = _Powers(self._front, state) if isinstance(self._front, Bank) else None
         self._seen = state["head.seen"].numpy() if "head.seen" in state else np.zeros((), np.int64)
-        self._job = _job(self._frozen, state)
+        self._job = _job(self._packed, state)
 
     def _features(self, x: np.ndarray, state: State) -> np.ndarray:
         """The front as a module, for all but Bank."""
@@ -81,25 +88,25 @@ class Runner:
 
     def _scratch_for(self, items: int) -> int:
         """Address of memory for so many items, from a whole vector on."""
-        size = 4 * items * kernel.ROWS * self._frozen.widest + kernel.LANES
+        size = 4 * items * kernel.ROWS * self._packed.widest + kernel.LANES
         if len(self._scratch) < size:
             self._scratch = np.zeros(size, np.float32)
         address, vector = self._scratch.ctypes.data, kernel.LANES * kernel.SIZE
         return -(-address // vector) * vector
 
 
-def _job(frozen: FrozenModel, state: State) -> np.ndarray:
+def _job(packed: PackedModel, state: State) -> np.ndarray:
     """What stays in the kernel's job from call to call."""
     job = dict.fromkeys(range(kernel.TABLE), 0)
-    job |= {kernel.MODES: frozen.M, kernel.FEATURES: frozen.H, kernel.STATES: frozen.width, kernel.OUTPUTS: frozen.K,
-            kernel.LAYERS: frozen.n_layers, kernel.WIDEST: frozen.widest, kernel.LEVEL: frozen.address("level"),
-            kernel.ENCODER: frozen.address("encoder"), kernel.ENCODER_BIAS: frozen.address("encoder_bias"),
-            kernel.DECODER: frozen.address("decoder"), kernel.NO_BIAS: frozen.address("nothing"),
-            kernel.BIAS: frozen.address("bias")}
+    job |= {kernel.MODES: packed.M, kernel.FEATURES: packed.H, kernel.STATES: packed.width, kernel.OUTPUTS: packed.K,
+            kernel.LAYERS: packed.n_layers, kernel.WIDEST: packed.widest, kernel.LEVEL: packed.address("level"),
+            kernel.ENCODER: packed.address("encoder"), kernel.ENCODER_BIAS: packed.address("encoder_bias"),
+            kernel.DECODER: packed.address("decoder"), kernel.NO_BIAS: packed.address("nothing"),
+            kernel.BIAS: packed.address("bias")}
     if "head.votes" in state:
         job |= {kernel.WINDOW: state["head.votes"].shape[1], kernel.VOTES: state["head.votes"].data_ptr(),
                 kernel.SUMS: state["head.sums"].data_ptr()}
-    layers = frozen.table([state[f"layers.{i}"] for i in range(frozen.n_layers)])
+    layers = packed.table([state[f"layers.{i}"] for i in range(packed.n_layers)])
     return np.array([*job.values(), *layers], np.int64)
 
 
@@ -116,6 +123,10 @@ class _Kernel:
             run_parallel(self._address, job, n_threads)
 
 
+def _bank_kernel(bank: Bank) -> int:
+    return forward_kernel(len(bank.log_decay), bank.n_poles, False)
+
+
 class _Powers:
     """The bank's powers of the frames that samples complete; moves the front's part of ``state`` on in place."""
 
@@ -123,7 +134,7 @@ class _Powers:
         a, c, recent, memory, rate = (state[f"front.{name}"] for name in ("a", "c", "recent", "memory", "rate"))
         self._position, self._M = state["front.position"].numpy(), len(bank.log_decay)
         self._step, self._lengths = np.array([float(rate[0]) / bank.frame_rate]), np.zeros(len(memory), np.int64)
-        self._run = _Kernel(forward_kernel(self._M, bank.n_poles, False))
+        self._run = _Kernel(_bank_kernel(bank))
         constants = [x.data_ptr() for x in (a, c, recent, memory)]
         addresses = [0, self._lengths.ctypes.data, self._step.ctypes.data, *constants, 0]
         self._job = np.array([0, len(memory), 0, 1, 0, 0, 0, *addresses], np.int64)  # bank/kernel.py

@@ -27,7 +27,7 @@ from kws_s5.ops.stream import kernel
 PER_LAYER = ("Lambda", "B", "B_bias", "C", "C_bias", "D", "gate", "gate_bias", "value", "value_bias", "gain", "shift")
 
 
-class FrozenModel:
+class PackedModel:
     """Packed constants of a model, float32. What happens to the model afterwards does not change them."""
 
     def __init__(self, model: SequenceModel, step_rescale: float, rate: Tensor | None = None) -> None:
@@ -35,7 +35,7 @@ class FrozenModel:
 
         rate: (1,) float64 Hz of the sound, for a Bank (which modes a rate has); None for other fronts.
         """
-        assert can_freeze(model)
+        assert can_pack(model)
         self.K, self.H, self.n_layers = model.config.n_outputs, model.config.d_model, len(model.layers)
         self.M = len(model.front.log_decay) if isinstance(model.front, Bank) else 0
         self.width = 2 * model.layers[0].seq.P if self.n_layers else 0  # 2P
@@ -63,7 +63,7 @@ class FrozenModel:
             numbers += [*row, state.data_ptr()]
         return numbers
 
-    def same_as(self, other: "FrozenModel") -> bool:
+    def same_as(self, other: "PackedModel") -> bool:
         """Whether the constants are equal to the last bit."""
         alike = (self._places, self.kinds, self.K) == (other._places, other.kinds, other.K)
         return alike and torch.equal(self.memory, other.memory)
@@ -81,7 +81,7 @@ class FrozenModel:
             self.memory[start : start + part.size] = torch.from_numpy(part.ravel())
 
 
-def can_freeze(model: SequenceModel) -> bool:
+def can_pack(model: SequenceModel) -> bool:
     """Causal S5 layers with batch norm and frame decisions, float32 on the CPU."""
     config = model.config
     if config.cell != "s5" or config.ssm.bidirectional or not isinstance(model.head, ClassHead):
@@ -91,19 +91,19 @@ def can_freeze(model: SequenceModel) -> bool:
                          and layer.seq.interpolation == "hold" for layer in model.layers)
 
 
-def freeze(model: SequenceModel, step_rescale: float, rate: Tensor | None = None) -> FrozenModel:
-    """A FrozenModel of the weights as they are; the last one again while these and the rate are the same.
+def pack(model: SequenceModel, step_rescale: float, rate: Tensor | None = None) -> PackedModel:
+    """A PackedModel of the weights as they are; the last one again while these and the rate are the same.
 
     They are compared by value: sessions share one copy in the processor's cache, and none can be out of date.
     """
-    fresh, known = FrozenModel(model, step_rescale, rate), _kept.get(model)
+    fresh, known = PackedModel(model, step_rescale, rate), _kept.get(model)
     if known is not None and known.same_as(fresh):
         return known
     _kept[model] = fresh
     return fresh
 
 
-_kept: WeakKeyDictionary[SequenceModel, FrozenModel] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[SequenceModel, PackedModel] = WeakKeyDictionary()
 
 
 def _front(front: Bank, rate: Tensor) -> dict[str, np.ndarray]:

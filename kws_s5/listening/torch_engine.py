@@ -18,11 +18,11 @@ from kws_s5.bundle import Bundle
 from kws_s5.errors import UserError
 from kws_s5.listening.engine import frames_after
 from kws_s5.model.sequence import SequenceModel
-from kws_s5.ops.scan.choice import HAS_NUMBA
+from kws_s5.ops.switch import compiled, ready
 from kws_s5.rate import step_rescale
 
 if TYPE_CHECKING:
-    from kws_s5.listening.packed_stream import Runner
+    from kws_s5.listening.packed_stream import PackedStream
 
 State = dict[str, Tensor]
 MOST_FRAMES = 100.0  # a second; models that decide at every sample are read this often
@@ -66,7 +66,7 @@ class CausalEngine:
             self.stride = max(1, int(rate / MOST_FRAMES))
             self.step = float(self.stride)
         self.most = max(1, int(STEPS / n_streams * self.step / self.stride))  # samples
-        self._runner = _runner(self.model, self.initial_state())
+        self._packed = _packed_stream(self.model, self.initial_state())
 
     def stored(self, value: np.ndarray, /) -> Tensor:
         return torch.from_numpy(value)
@@ -83,19 +83,23 @@ class CausalEngine:
         return logits[:, (-start - 1) % self.stride :: self.stride] if self.stride > 1 else logits, state
 
     def _advance(self, x: np.ndarray, state: State) -> tuple[np.ndarray, State]:
-        if self._runner is not None:
-            return self._runner.advance(x, state), state
+        if self._packed is not None and compiled():
+            return self._packed.advance(x, state), state
         logits, state = self.model.stream(torch.from_numpy(x)[..., None].to(self.device), state)
         return _array(logits), state
 
 
-def _runner(model: SequenceModel, state: State) -> "Runner | None":
-    """The compiled way, for the weights as they are now; None for models it does not take."""
-    if not HAS_NUMBA:
+def _packed_stream(model: SequenceModel, state: State) -> "PackedStream | None":
+    """The compiled way, for the weights as they are now; None for models it does not take, and where it cannot be."""
+    if not (compiled() and ready(lambda: _packing().compile_for(model))):
         return None
-    from kws_s5.listening.packed_stream import Runner, can_freeze
+    return _packing().PackedStream(model, state) if _packing().can_pack(model) else None
 
-    return Runner(model, state) if can_freeze(model) else None
+
+def _packing():
+    from kws_s5.listening import packed_stream
+
+    return packed_stream
 
 
 class SlidingEngine:

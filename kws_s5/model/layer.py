@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from kws_s5.config.model import Activation, Norm, SSMConfig
 from kws_s5.model.dense import dense
 from kws_s5.model.norm import BatchNorm, LayerNorm
-from kws_s5.ops.scan.choice import HAS_NUMBA
+from kws_s5.ops.switch import compiled, ready
 from kws_s5.ssm.s5 import S5SSM
 
 
@@ -99,11 +99,13 @@ class S5Layer(nn.Module):
         usual = self.prenorm and isinstance(self.norm, BatchNorm) and self.activation in ("half_glu1", "half_glu2")
         held = dt is None and self.seq.interpolation == "hold" and not getattr(step_rescale, "ndim", 0)
         here = x.device.type == "cpu" and x.dtype == torch.float32 and x.shape[0] * x.shape[1] > 1
-        if not (self.fuse and usual and held and here and HAS_NUMBA):
+        if not (self.fuse and usual and held and here and compiled()):
             return False
         if torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") != torch.bfloat16:
             return False
-        return not (torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.overrides.has_torch_function((x,)))
+        if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.overrides.has_torch_function((x,)):
+            return False
+        return ready(_compile_fused)
 
     def _fused(self, x: Tensor, lengths: Tensor | None, step_rescale: float | Tensor) -> Tensor:
         from kws_s5.ops.layer.fused import Options, Weights, fused_layer
@@ -125,6 +127,12 @@ class S5Layer(nn.Module):
                 for i, n in enumerate(norms):
                     n.remember(*found[2 * i : 2 * i + 2])
         return out
+
+
+def _compile_fused() -> None:
+    from kws_s5.ops.layer import fused, kernel  # noqa: F401
+
+    kernel.compiled(False)
 
 
 def _norm(kind: Norm, H: int, momentum: float) -> BatchNorm | LayerNorm:

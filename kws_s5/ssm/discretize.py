@@ -5,14 +5,12 @@
     with z = Lambda Delta and phi(z) = (exp(z) - 1) / z, phi(0) = 1.
 
 Real pairs instead of complex numbers; float64 inside, because a float32 exp(z) - 1 loses up to four digits at small
-Delta; differentiable everywhere, at Lambda = 0 too.
+Delta; differentiable everywhere, at Lambda = 0 too. The same in one operation, for training on CPUs: ops/discrete/.
 Shapes: P stored states, ... any leading axes of Delta.
 """
 
 import torch
 from torch import Tensor
-
-from kws_s5.ops.discrete.hold import hold
 
 SERIES_RADIUS = 0.1  # below it phi is summed as a series, which keeps its derivative exact near 0
 SERIES_TERMS = 10  # 0.1^10 / 11! is far below the resolution of float64
@@ -28,8 +26,6 @@ def discretize(
         Delta: (..., P) step sizes.
         method: "zoh" or "bilinear".
     """
-    if method == "zoh" and _can_hold(Lambda_re, Lambda_im, Delta):
-        return hold(Lambda_re, Lambda_im, Delta.double())
     dtype = Lambda_re.dtype
     work = torch.float32 if Delta.device.type == "mps" else torch.float64  # Apple GPUs have no float64
     Delta = Delta.to(work)
@@ -40,13 +36,6 @@ def discretize(
         assert method == "bilinear", method
         a_re, a_im, phi_re, phi_im = _bilinear(x, y)
     return a_re.to(dtype), a_im.to(dtype), (Delta * phi_re).to(dtype), (Delta * phi_im).to(dtype)
-
-
-def _can_hold(Lambda_re: Tensor, Lambda_im: Tensor, Delta: Tensor) -> bool:
-    """Whether a float32 model is being trained on a CPU, where discrete/hold.py saves hundreds of small operators."""
-    if not (torch.is_grad_enabled() and any(x.requires_grad for x in (Lambda_re, Lambda_im, Delta))):
-        return False
-    return Lambda_re.dtype == torch.float32 and Delta.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _exponential(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from kws_s5.config import SSMConfig
-from kws_s5.ops.discrete.system import fits, hold_system
-from kws_s5.ops.scan.choice import HAS_NUMBA, scan
+from kws_s5.ops.discrete.hold import fits, hold
+from kws_s5.ops.scan.choice import scan
+from kws_s5.ops.scan.grid import scan_grid
 from kws_s5.ops.scan.reference import multiply
+from kws_s5.ops.switch import compiled
 from kws_s5.ssm.discretize import discretize
 from kws_s5.ssm.hippo import make_dplr_hippo_blocks
 from kws_s5.ssm.init import init_B, init_C, init_log_step
@@ -128,9 +130,7 @@ class S5SSM(nn.Module):
             return scan(*self._drive(u, step_rescale, None), direction=direction, initial=initial)
         systems, place, v = self._irregular(u, step_rescale, dt)
         small = place is not None and place.numel() * self.P <= SMALL
-        if small and initial is None and v.dtype == systems.dtype and HAS_NUMBA:
-            from kws_s5.ops.scan.grid import scan_grid
-
+        if small and initial is None and v.dtype == systems.dtype and compiled():
             return scan_grid(systems, place, v, direction)
         return scan(*_gathered(systems, place, v), direction=direction, initial=initial)
 
@@ -146,18 +146,21 @@ class S5SSM(nn.Module):
         if isinstance(step_rescale, Tensor) and step_rescale.dim():
             step_rescale = step_rescale.to(dt.device)[:, None]
         values, place = _distinct(dt * step_rescale)  # (N, L), or (M,) different ones
-        Delta = values[..., None] * self._Delta(1.0)  # (N, L, P) or (M, P)
-        systems = torch.cat(discretize(*self.Lambda(), Delta, self.ssm.discretization), -1)
+        Lambda = self.Lambda()
+        if self.ssm.discretization == "zoh" and fits(values, *Lambda, self.log_step):
+            systems = torch.cat(hold(*Lambda, self.log_step, values), -1)
+        else:
+            Delta = values[..., None] * self._Delta(1.0)  # (N, L, P) or (M, P)
+            systems = torch.cat(discretize(*Lambda, Delta, self.ssm.discretization), -1)
         return systems, place, F.linear(u, self.B.movedim(-1, 0).flatten(0, 1))
 
     def _system(self, step_rescale: float | Tensor) -> tuple[Tensor, Tensor]:
         """Lambda_bar (2P,) and B_bar (2P, H), with a leading N for one rescale per clip."""
-        parameters = (self.Lambda_re, self.Lambda_im, self.log_step, self.B)
-        held = self.ssm.discretization == "zoh" and self.ssm.eigenvalues != "clip" and not self.mask_above_nyquist
-        if held and fits(step_rescale, *parameters):
-            return hold_system(*parameters, step_rescale=float(step_rescale),
-                               log_decay=self.ssm.eigenvalues == "exp")
-        a_re, a_im, g_re, g_im = discretize(*self.Lambda(), self._Delta(step_rescale), self.ssm.discretization)
+        Lambda = self.Lambda()
+        one_rate = not getattr(step_rescale, "ndim", 0) and not self.mask_above_nyquist
+        if self.ssm.discretization == "zoh" and one_rate and fits(step_rescale, *Lambda, self.log_step, self.B):
+            return hold(*Lambda, self.log_step, float(step_rescale), self.B)
+        a_re, a_im, g_re, g_im = discretize(*Lambda, self._Delta(step_rescale), self.ssm.discretization)
         if self.mask_above_nyquist:
             keep = below_nyquist(self.Lambda_im, self._Delta(1.0), step_rescale).to(g_re.dtype)
             g_re, g_im = g_re * keep, g_im * keep

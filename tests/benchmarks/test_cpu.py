@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from benchmarks import contestants, cpu, recipes, turns
+from kws_s5 import ops
 from kws_s5.model.layer import S5Layer
-from kws_s5.ssm import scan
+from kws_s5.ops import switch
 
 
 def test_a_round_gives_times_of_every_contestant_and_a_table():
@@ -25,11 +26,13 @@ def test_every_way_is_the_same_model_and_leaves_no_switch_behind(way):
     ours = contestants.build("ours, compiled")
     x = torch.randn(1, 300, 1)
     ours.model.eval()
-    with contestants.running(way):
-        assert not S5Layer.fuse
-        expected = ours.model(x)
-    assert S5Layer.fuse and scan._choose("cpu") == "cpu"
-    torch.testing.assert_close(ours.model(x), expected, rtol=1e-3, atol=1e-4)
+    with ops.use("auto"):
+        with contestants.running(way):
+            assert not S5Layer.fuse and switch.mode() == ("reference" if way == "portable" else "auto")
+            expected = ours.model(x)
+        assert S5Layer.fuse and switch.mode() == "auto"
+        found = ours.model(x)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_nobody_has_a_place_in_the_order():

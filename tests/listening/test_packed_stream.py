@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kws_s5.bundle import load
 from kws_s5.config import BankFront, ClassHead, LinearFront, LogMelFront, ModelConfig, SSMConfig
-from kws_s5.listening.packed_stream import Runner
+from kws_s5.listening.packed_stream import PackedStream
 from kws_s5.model.sequence import build_model
 
 SSM = SSMConfig(ssm_size=8, blocks=2, dt_max=0.5)
@@ -44,8 +44,8 @@ def make(**changes):
 def compiled(model, x: np.ndarray, cuts: list[int], rescale: float = 1.0):
     """Logits and last state of x (N, L) cut at ``cuts``."""
     state = model.initial_state(len(x), rescale)
-    runner = Runner(model, state)
-    return np.concatenate([runner.advance(piece, state) for piece in np.split(x, cuts, 1)], 1), state
+    stream = PackedStream(model, state)
+    return np.concatenate([stream.advance(piece, state) for piece in np.split(x, cuts, 1)], 1), state
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
@@ -98,13 +98,13 @@ def test_threads_share_the_streams() -> None:
     assert np.array_equal(alone, together)
 
 
-def test_a_runner_goes_from_state_to_state() -> None:
+def test_a_packed_stream_goes_from_state_to_state() -> None:
     a, b = MODEL.initial_state(2), MODEL.initial_state(2)
-    runner = Runner(MODEL, a)
-    first = [runner.advance(SOUND[:, :3333], state) for state in (a, b)]
-    second = [runner.advance(SOUND[:, 3333:], state) for state in (a, b)]
+    stream = PackedStream(MODEL, a)
+    first = [stream.advance(SOUND[:, :3333], state) for state in (a, b)]
+    second = [stream.advance(SOUND[:, 3333:], state) for state in (a, b)]
     for i in range(2):
         assert np.array_equal(np.concatenate([first[i], second[i]], 1), WHOLE)
     copy = {name: value.clone() for name, value in MODEL.initial_state(2).items()}
-    assert np.array_equal(runner.advance(SOUND, copy), WHOLE)
+    assert np.array_equal(stream.advance(SOUND, copy), WHOLE)
     assert int(copy["front.position"]) == 7000 and int(copy["head.seen"]) == WHOLE.shape[1]

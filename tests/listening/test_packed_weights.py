@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from kws_s5.config import BankFront, ClassHead, ModelConfig, SSMConfig
-from kws_s5.listening.packed_weights import can_freeze, freeze
+from kws_s5.listening.packed_weights import can_pack, pack
 from kws_s5.model.sequence import build_model
 
 SSM = SSMConfig(ssm_size=8, blocks=2, dt_max=0.5)
@@ -21,9 +21,9 @@ def make(**changes):
 
 def test_equal_weights_share_one_copy() -> None:
     model = make()
-    first = freeze(model, 1.0, RATE)
-    assert freeze(model, 1.0, RATE) is first
-    assert freeze(model, 2.0, RATE) is not first
+    first = pack(model, 1.0, RATE)
+    assert pack(model, 1.0, RATE) is first
+    assert pack(model, 2.0, RATE) is not first
 
 
 def test_every_changed_tensor_is_noticed_however_it_was_changed() -> None:
@@ -32,30 +32,30 @@ def test_every_changed_tensor_is_noticed_however_it_was_changed() -> None:
     own = {name: value for name, value in tensors.items() if "log_frequency" not in name and "log_decay" not in name}
     assert len(own) > 30  # the modes' coefficients belong to the state of a stream
     for name, value in own.items():
-        before = freeze(model, 1.0, RATE)
+        before = pack(model, 1.0, RATE)
         value.data.view(-1)[0] += 0.1  # unseen by torch's version counters
-        assert not freeze(model, 1.0, RATE).same_as(before), name
+        assert not pack(model, 1.0, RATE).same_as(before), name
 
 
 def test_packed_weights_keep_their_values_when_the_model_goes_on_training() -> None:
     model = make()
-    frozen = freeze(model, 1.0, RATE)
-    before = frozen.memory.clone()
+    packed = pack(model, 1.0, RATE)
+    before = packed.memory.clone()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(1.0)
-    assert torch.equal(frozen.memory, before)
+    assert torch.equal(packed.memory, before)
 
 
 def test_memory_begins_at_whole_vectors() -> None:
-    frozen = freeze(make(), 1.0, RATE)
-    assert frozen.address("0.B") % 64 == 0 and frozen.address("decoder") % 64 == 0
-    assert frozen.address("0.value") == 0  # half_glu1 has no second product
+    packed = pack(make(), 1.0, RATE)
+    assert packed.address("0.B") % 64 == 0 and packed.address("decoder") % 64 == 0
+    assert packed.address("0.value") == 0  # half_glu1 has no second product
 
 
-def test_what_cannot_be_frozen_is_told() -> None:
-    assert can_freeze(make())
-    assert not can_freeze(make().double())
-    assert not can_freeze(make(norm="layer"))
-    assert not can_freeze(make(cell="gru"))
-    assert not can_freeze(make(ssm=replace(SSM, bidirectional=True)))
+def test_what_cannot_be_packed_is_told() -> None:
+    assert can_pack(make())
+    assert not can_pack(make().double())
+    assert not can_pack(make(norm="layer"))
+    assert not can_pack(make(cell="gru"))
+    assert not can_pack(make(ssm=replace(SSM, bidirectional=True)))

@@ -15,7 +15,7 @@ import sys
 from dataclasses import replace
 sys.path.insert(0, {folder!r})
 from toys import tones, toy_config
-from kws_s5.model.layer import S5Layer
+from kws_s5 import ops
 from kws_s5.training.run import train
 
 if __name__ == "__main__":
@@ -23,13 +23,14 @@ if __name__ == "__main__":
     strategy = "ddp" if devices > 1 else "auto"
     config = toy_config(out=out, devices=devices, strategy=strategy, batch_size=batch, epochs=epochs, save_steps=2)
     norm = next(a.removeprefix("--norm=") for a in sys.argv if a.startswith("--norm="))
-    S5Layer.fuse = norm != "plain-batch"
+    mode = "reference" if norm == "plain-batch" else "auto"
     config = replace(config, model=replace(config.model, dropout=0.0, norm=norm.removeprefix("plain-")))
     splits = tones()
     splits.test.n = 13  # not divisible by two
     init = out if "--init" in sys.argv else ""
     config = replace(config, training=replace(config.training, init=init))
-    train(config, splits=splits, resume="--resume" in sys.argv, overwrite=bool(init))
+    with ops.use(mode):
+        train(config, splits=splits, resume="--resume" in sys.argv, overwrite=bool(init))
 """
 
 

@@ -2,10 +2,10 @@
 
     v_k = sum_j c_j u_{k-j},  x^1_k = a x^1_{k-1} + v_k,  x^p_k = a x^p_{k-1} + x^{p-1}_k,  power = |x^n|^2
 
-Nothing of size (L, M) is kept. Samples between two frame edges run in vector.py, group of modes by group. All a
-clip needs lies in one workspace S at offsets known when compiling. (One long function, because numba keeps a compiled
-closure on disk only when it calls no other closure.) States and sums have the
-dtype of the input. A kernel is a C function of one pointer, the job (common/threads.py runs it on torch's own threads):
+Nothing of size (L, M) is kept. Samples between two frame edges run in vector.py, group of modes by group. All a clip
+needs lies in one workspace S at offsets known when compiling. (One long function, because numba keeps a compiled
+closure on disk only when it calls no other closure.) States and sums have the dtype of the input. A kernel is a C
+function of one pointer, the job (common/threads.py runs it on torch's own threads):
 
     counter of claimed rows, N, L, R, F, position, finish, addresses of: u, lengths, step, a, c, recent, memory, out
 
@@ -19,8 +19,8 @@ import numpy as np
 from numba import carray, njit
 
 from kws_s5.ops.bank.frames import TOLERANCE
-from kws_s5.ops.bank.reference import TAPS
-from kws_s5.ops.bank.vector import OFFSET, advance
+from kws_s5.ops.bank.reference import OFFSET, TAPS
+from kws_s5.ops.bank.vector import advance
 from kws_s5.ops.common.jit import compile_kept
 from kws_s5.ops.common.jobs import claim, pointer
 
@@ -40,11 +40,6 @@ def edge_of(f, step):
     edge = f * step
     whole = round(edge)
     return float(whole) if abs(edge - whole) < TOLERANCE else edge
-
-
-def compiled(function) -> int:
-    """Address of the machine code of ``function``; compiled on first use and kept on disk where that is possible."""
-    return compile_kept(function, **OPTIONS)
 
 
 @cache
@@ -102,4 +97,4 @@ def forward_kernel(M: int, n: int, double: bool) -> int:
             memory[row] = S[X:]
             recent[row, 0], recent[row, 1] = u1, u2
 
-    return compiled(forward)
+    return compile_kept(forward, **OPTIONS)

@@ -12,13 +12,13 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from kws_s5.ops.bank.reference import OFFSET
 from kws_s5.ops.common.vector import Vector
 
-OFFSET = 1e-12  # on every sample: keeps decaying states out of the denormal range, where processors crawl
 INT = ir.IntType(64)
 
 
-def forward_step(a, c, state, u, n):
+def _step(a, c, state, u, n):
     """state: 2n parts of the poles, then the total power. Returns the next one; u: this and the two last samples."""
     re, im = (c[i] * u[0] + c[2 + i] * u[1] + c[4 + i] * u[2] for i in (0, 1))
     following = []
@@ -29,67 +29,61 @@ def forward_step(a, c, state, u, n):
     return [*following, state[2 * n] + re * re + im * im]
 
 
+def _emit(context, builder, signature, args):
+    S, u, first, k0, k1, u1, u2, M, _ = args
+    n = signature.args[8].literal_value
+    dtype = signature.args[0].dtype
+    scalar, size = context.get_value_type(dtype), dtype.bitwidth // 8
+    S, u = (context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 1))
+    clip = builder.gep(u, [first])
+    length = builder.sub(k1, k0)
 
-def _make(step, n_state):
-    """Intrinsic that runs ``step``; n_state(n): vectors of state, which lie in S behind a and c (8 M numbers)."""
+    def group(mode, lanes):
+        kind = scalar if lanes == 1 else ir.VectorType(scalar, lanes)
 
-    def emit(context, builder, signature, args):
-        S, u, first, k0, k1, u1, u2, M, _ = args
-        n = signature.args[8].literal_value
-        dtype = signature.args[0].dtype
-        scalar, size = context.get_value_type(dtype), dtype.bitwidth // 8
-        S, u = (context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 1))
-        clip = builder.gep(u, [first])
-        length = builder.sub(k1, k0)
+        def place(row):
+            index = builder.add(builder.mul(ir.Constant(INT, row), M), mode)
+            return builder.bitcast(builder.gep(S, [index]), kind.as_pointer())
 
-        def group(mode, lanes):
-            kind = scalar if lanes == 1 else ir.VectorType(scalar, lanes)
+        def repeat(value):
+            if lanes == 1:
+                return value
+            single = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+            return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), mask)
 
-            def place(row):
-                index = builder.add(builder.mul(ir.Constant(INT, row), M), mode)
-                return builder.bitcast(builder.gep(S, [index]), kind.as_pointer())
+        rows = [builder.load(place(row), align=size) for row in range(8 + 2 * n + 1)]
+        fixed = [Vector(builder, row) for row in rows[:8]]
+        kept = [cgutils.alloca_once_value(builder, row) for row in rows[8:]]
+        before = [cgutils.alloca_once_value(builder, value) for value in (u1, u2)]
+        for slot, value in zip([*kept, *before], [*rows[8:], u1, u2], strict=True):
+            builder.store(value, slot)
+        with cgutils.for_range(builder, length) as loop:
+            sample = builder.load(builder.gep(clip, [builder.add(k0, loop.index)]))
+            sample = builder.fadd(sample, ir.Constant(scalar, OFFSET))
+            last = [builder.load(slot) for slot in before]
+            inputs = [Vector(builder, repeat(value)) for value in (sample, *last)]
+            state = [Vector(builder, builder.load(slot)) for slot in kept]
+            for slot, value in zip(kept, _step(fixed[:2], fixed[2:], state, inputs, n), strict=True):
+                builder.store(value.value, slot)
+            builder.store(sample, before[0])
+            builder.store(last[0], before[1])
+        for row, slot in enumerate(kept):
+            builder.store(builder.load(slot), place(8 + row), align=size)
 
-            def repeat(value):
-                if lanes == 1:
-                    return value
-                single = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-                mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
-                return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), mask)
-
-            rows = [builder.load(place(row), align=size) for row in range(8 + n_state(n))]
-            fixed = [Vector(builder, row) for row in rows[:8]]
-            kept = [cgutils.alloca_once_value(builder, row) for row in rows[8:]]
-            before = [cgutils.alloca_once_value(builder, value) for value in (u1, u2)]
-            for slot, value in zip([*kept, *before], [*rows[8:], u1, u2], strict=True):
-                builder.store(value, slot)
-            with cgutils.for_range(builder, length) as loop:
-                sample = builder.load(builder.gep(clip, [builder.add(k0, loop.index)]))
-                sample = builder.fadd(sample, ir.Constant(scalar, OFFSET))
-                last = [builder.load(slot) for slot in before]
-                inputs = [Vector(builder, repeat(value)) for value in (sample, *last)]
-                state = [Vector(builder, builder.load(slot)) for slot in kept]
-                for slot, value in zip(kept, step(fixed[:2], fixed[2:], state, inputs, n), strict=True):
-                    builder.store(value.value, slot)
-                builder.store(sample, before[0])
-                builder.store(last[0], before[1])
-            for row, slot in enumerate(kept):
-                builder.store(builder.load(slot), place(8 + row), align=size)
-
-        done = ir.Constant(INT, 0)
-        for lanes in (64 // size, 4, 1):
-            count = builder.udiv(builder.sub(M, done), ir.Constant(INT, lanes))
-            with cgutils.for_range(builder, count) as loop:
-                group(builder.add(done, builder.mul(loop.index, ir.Constant(INT, lanes))), lanes)
-            done = builder.add(done, builder.mul(count, ir.Constant(INT, lanes)))
-        return context.get_dummy_value()
-
-    def typed(typingctx, S, u, first, k0, k1, u1, u2, M, n):
-        if not isinstance(n, types.IntegerLiteral):
-            return None
-        i = types.int64
-        return types.void(S, u, i, i, i, S.dtype, S.dtype, i, n), emit
-
-    return intrinsic(prefer_literal=True)(typed)
+    done = ir.Constant(INT, 0)
+    for lanes in (64 // size, 4, 1):
+        count = builder.udiv(builder.sub(M, done), ir.Constant(INT, lanes))
+        with cgutils.for_range(builder, count) as loop:
+            group(builder.add(done, builder.mul(loop.index, ir.Constant(INT, lanes))), lanes)
+        done = builder.add(done, builder.mul(count, ir.Constant(INT, lanes)))
+    return context.get_dummy_value()
 
 
-advance = _make(forward_step, lambda n: 2 * n + 1)
+@intrinsic(prefer_literal=True)
+def advance(typingctx, S, u, first, k0, k1, u1, u2, M, n):
+    """See the head of this file."""
+    if not isinstance(n, types.IntegerLiteral):
+        return None
+    i = types.int64
+    return types.void(S, u, i, i, i, S.dtype, S.dtype, i, n), _emit

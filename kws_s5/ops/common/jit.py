@@ -34,13 +34,15 @@ def compile_kept(function: Callable, **options: Any) -> int:
     return kept.address
 
 
-def njit_kept(function: Callable) -> Callable:
-    """``function`` compiled by numba when it is first called with arguments of a type."""
-    return _kept(function, lambda **cache: njit(nogil=True, error_model="numpy", **cache))
+def njit_kept(function: Callable, signature: Any) -> Callable:
+    """``function`` compiled for arguments of one type, to be called from Python."""
+    with _told():
+        return _kept(function, lambda **cache: njit(signature, nogil=True, error_model="numpy", **cache))
 
 
 def _kept(function: Callable, compiler: Callable) -> Any:
-    function.__qualname__ = f"{function.__qualname__}_{sources_stamp():08x}"  # numba's files are named after it
+    stamp = f"_{sources_stamp():08x}"  # numba's files are named after the function
+    function.__qualname__ = function.__qualname__.removesuffix(stamp) + stamp
     try:
         return compiler(cache=True)(function)
     except (RuntimeError, OSError):  # nowhere to keep it: a read-only installation, a full disk

@@ -2,15 +2,15 @@
 
 from functools import cache
 
-from llvmlite import binding
-from numba.core import config
+from numba.core.registry import cpu_target
 
 
 @cache
 def features() -> frozenset[str]:
     """LLVM's names of the processor's features, for instance "avx512f".
 
-    NUMBA_CPU_FEATURES replaces what the processor has, so that code for smaller ones can be tried on a larger one.
+    Those that numba's code generator really names to LLVM: NUMBA_CPU_FEATURES replaces what the processor has,
+    NUMBA_ENABLE_AVX=0 takes the wide vectors away, NUMBA_CPU_NAME=generic everything.
     """
-    listed = config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
+    _, _, listed = cpu_target.target_context.codegen().magic_tuple()
     return frozenset(name[1:] for name in listed.split(",") if name.startswith("+"))

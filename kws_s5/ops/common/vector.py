@@ -1,13 +1,11 @@
-"""Expressions on short vectors as LLVM instructions: elementwise work on rows that surely runs vectorised in numba.
+"""Expressions on short vectors as LLVM instructions: elementwise work that surely runs vectorised in numba.
 
-    @rowwise
-    def axpy(a, x, y):          # operands in the order of the job's table
+    @pointwise
+    def axpy(a, x, y, _):       # four operands, used or not
         return {2: a * x + y}   # index of an operand -> what is stored there
 
-gives axpy(job, item, r, n, like) for use inside compiled code: all features of row r of clip n. A row's operands are
-found in the job, a list of int64: number k at address base + r * row + n * clip + item * item_stride, four numbers
-starting at TABLE + 4 k; the number of features at job[FEATURES]. ``like`` is a number of the dtype.
-A vector is 64 bytes (LLVM splits it on narrower processors); leftovers of a row run number by number.
+gives axpy(n, a, x, y, _) for use inside compiled code: n float32 numbers at each of the four addresses (int64).
+A vector is 64 bytes (LLVM splits it on narrower processors); leftovers run number by number.
 """
 
 import math
@@ -17,7 +15,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-FEATURES, TABLE = 5, 12
 FLAGS = ("contract", "nsz")  # a product and a sum may become one fused instruction; nothing else is reordered
 INT = ir.IntType(64)
 
@@ -107,37 +104,11 @@ class Vector:
         return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)
 
 
-def rowwise(expression):
-    """See the head of this file."""
-    n_operands = expression.__code__.co_argcount
-
-    def emit(context, builder, signature, args):
-        job, item, r, n, _ = args
-        scalar = context.get_value_type(signature.args[4])
-        size = signature.args[4].bitwidth // 8
-
-        def number(k):
-            return builder.load(builder.gep(job, [ir.Constant(INT, k)]))
-
-        starts = []
-        for k in range(n_operands):
-            base, row, clip, per_item = (number(TABLE + 4 * k + i) for i in range(4))
-            starts.append(builder.add(builder.add(base, builder.mul(r, row)),
-                                      builder.add(builder.mul(n, clip), builder.mul(item, per_item))))
-        _apply(builder, expression, number(FEATURES), starts, scalar, size)
-        return context.get_dummy_value()
-
-    def typed(typingctx, job, item, r, n, like):
-        return types.void(job, types.int64, types.int64, types.int64, like), emit
-
-    return intrinsic(typed)
-
-
 def pointwise(expression):
-    """As ``rowwise``, for one row of float32: expression(a, b, c, d) gives f(n, a, b, c, d) with their addresses."""
+    """See the head of this file."""
 
     def emit(context, builder, signature, args):
-        _apply(builder, expression, args[0], args[1:], ir.FloatType(), 4)
+        _apply(builder, expression, args[0], args[1:])
         return context.get_dummy_value()
 
     def typed(typingctx, n, a, b, c, d):
@@ -146,9 +117,9 @@ def pointwise(expression):
     return intrinsic(typed)
 
 
-def _apply(builder, expression, n, starts, scalar, size) -> None:
-    """Emits the expression for n numbers (of ``size`` bytes) behind every address."""
-    lanes = 64 // size
+def _apply(builder, expression, n, starts) -> None:
+    """Emits the expression for n numbers behind every address."""
+    scalar, size, lanes = ir.FloatType(), 4, 16
     n_vectors = builder.udiv(n, ir.Constant(INT, lanes))
     done = builder.mul(n_vectors, ir.Constant(INT, lanes))
 

@@ -10,18 +10,16 @@ Backends: "reference" (reference.py, a loop), "chunked" (chunked.py, plain torch
 (cpu.py, compiled) and "triton" (triton_launch.py, CUDA devices).
 """
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
 from kws_s5.ops.scan.chunked import scan_chunked
 from kws_s5.ops.scan.operators import scan_compiled
 from kws_s5.ops.scan.reference import scan_reference
+from kws_s5.ops.switch import active, compiled
 
 DIRECTIONS = ("forward", "backward", "both")
 BACKENDS = {"reference": scan_reference, "chunked": scan_chunked, "cpu": scan_compiled, "triton": scan_compiled}
-HAS_NUMBA = find_spec("numba") is not None
 
 
 def scan(
@@ -40,7 +38,8 @@ def scan(
         direction: "forward", "backward" or "both".
         initial: (N, 2P) state before the first step in the scan's direction; for "both", of the forward scan only.
             The backward scan takes one only with constant or per-clip ``Lambda_bar``.
-        backend: name of a backend; None chooses: "cpu" on CPUs, "triton" on CUDA, "chunked" elsewhere.
+        backend: name of a backend; None chooses: "cpu" on CPUs, "triton" on CUDA, "chunked" elsewhere and where the
+            switch says "reference".
     """
     if Bu.dtype not in (torch.float32, torch.float64):
         Bu = Bu.float()
@@ -61,6 +60,6 @@ def _check(Lambda_bar: Tensor, Bu: Tensor, direction: str, initial: Tensor | Non
 
 
 def _choose(device: str) -> str:
-    if device == "cpu" and HAS_NUMBA:
+    if device == "cpu" and compiled():
         return "cpu"
-    return "triton" if device == "cuda" else "chunked"  # cuda.py says so where Triton is missing
+    return "triton" if device == "cuda" and active() else "chunked"  # cuda.py says so where Triton is missing

@@ -20,6 +20,7 @@ from kws_s5.ops.scan.reference import multiply
 
 Pair = tuple[Tensor, Tensor]  # real and imaginary parts
 
+
 def scan_chunked(
     Lambda_bar: Tensor, Bu: Tensor, *, direction: str = "forward", initial: Tensor | None = None
 ) -> Tensor:
@@ -28,6 +29,30 @@ def scan_chunked(
         forward = _ChunkedScan.apply(Lambda_bar, Bu, initial, False)
         return torch.cat([forward, _ChunkedScan.apply(Lambda_bar, Bu, None, True)], dim=-1)  # (N, L, 4P)
     return _ChunkedScan.apply(Lambda_bar, Bu, initial, direction == "backward")
+
+
+@torch.no_grad()
+def chunked_forward(Lambda_bar: Tensor, Bu: Tensor, initial: Tensor | None, direction: str) -> Tensor:
+    """What a device's kernels compute going forward, without a graph of its own (operators.py, cuda.py)."""
+    return scan_chunked(Lambda_bar, Bu, direction=direction, initial=initial)
+
+
+@torch.no_grad()
+def chunked_adjoint(
+    Lambda_bar: Tensor, xs: Tensor, initial: Tensor | None, grad_xs: Tensor, direction: str, needs_Lambda: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What they compute going back: gradients of Lambda_bar (empty unless needed) and Bu (N, L, 2P), and g (N, 2P)
+    where the first scan starts."""
+    directions = ("forward", "backward") if direction == "both" else (direction,)
+    gs, factors, start = [], [], initial
+    for states, grad, one in zip(xs.chunk(len(directions), -1), grad_xs.chunk(len(directions), -1), directions,
+                                 strict=True):
+        gs.append(_ChunkedScan.apply(_conj(Lambda_bar), grad.contiguous(), None, one == "forward"))  # (N, L, 2P)
+        if needs_Lambda:
+            factors.append(_gradient_of_factor(Lambda_bar, states, start, gs[-1], one == "backward"))
+        start = None  # of the first direction only
+    met = gs[0][:, -1 if direction == "backward" else 0].clone() if xs.shape[1] else gs[0].sum(1)
+    return sum(factors[1:], factors[0]) if needs_Lambda else xs.new_empty(0), sum(gs[1:], gs[0]), met
 
 
 class _ChunkedScan(torch.autograd.Function):

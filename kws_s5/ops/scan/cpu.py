@@ -55,6 +55,11 @@ def adjoint(
     return sums.to(xs.dtype), grad_Bu, g[0]
 
 
+def kernel(name: str, dtype: torch.dtype) -> int:
+    """Address of the compiled "forward" or "adjoint"."""
+    return kernels.compiled(name, dtype == torch.float64)
+
+
 def forward_into(
     xs: Tensor, Lambda_bar: Tensor, Bu: Tensor, start: Tensor, sizes: tuple[int, int, int], *, backward: bool
 ) -> None:
@@ -88,7 +93,7 @@ def adjoint_into(
 
 
 def _launch(
-    kernel: str,
+    name: str,
     Lambda_bar: Tensor,
     sizes: tuple[int, int, int, int],
     direction: str,
@@ -110,5 +115,4 @@ def _launch(
     kind = Lambda_bar.dim() - 1  # 0 constant, 1 per clip, 2 per step
     header = [0, n_items, N, L, P, D, tiles, span, kind, direction == "backward", needs_Lambda]
     job = np.array(header + [tensor.data_ptr() for tensor in pointers], dtype=np.int64)
-    function = kernels.compiled(kernel, pointers[1].dtype == torch.float64)
-    run_parallel(function, job, min(n_threads, n_items))
+    run_parallel(kernel(name, pointers[1].dtype), job, min(n_threads, n_items))

@@ -8,14 +8,16 @@
         grad Bu = g (the sum of both for "both"),  grad initial = conj(Lambda_bar) g at the scan's first step
 
 A device's kernels live in a module with functions ``forward`` and ``adjoint`` (cpu.py, cuda.py), imported on
-first use.
+first use; where they cannot be compiled, plain torch (chunked.py) computes the same.
 Shapes: N batch, L steps, P stored states, D directions (1 or 2); planar pairs [re | im] on the last axis.
 """
 
 import torch
 from torch import Tensor
 
+from kws_s5.ops.scan.chunked import chunked_adjoint, chunked_forward
 from kws_s5.ops.scan.reference import multiply
+from kws_s5.ops.switch import ready
 
 
 def scan_compiled(
@@ -28,9 +30,9 @@ def scan_compiled(
 @torch.library.custom_op("kws_s5::scan", mutates_args=(), device_types="cpu")
 def scan_op(Lambda_bar: Tensor, Bu: Tensor, initial: Tensor | None, direction: str) -> Tensor:
     """xs (N, L, 2 D P)."""
-    from kws_s5.ops.scan import cpu as scan_cpu
-
-    return scan_cpu.forward(Lambda_bar, Bu, initial, direction)
+    if not ready(lambda: _cpu().kernel("forward", Bu.dtype)):
+        return chunked_forward(Lambda_bar, Bu, initial, direction)
+    return _cpu().forward(Lambda_bar, Bu, initial, direction)
 
 
 @torch.library.custom_op("kws_s5::scan_adjoint", mutates_args=(), device_types="cpu")
@@ -43,9 +45,15 @@ def adjoint_op(
     needs_Lambda: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of Lambda_bar (its shape; empty unless needed) and Bu, and g (N, 2P) at the forward scan's start."""
-    from kws_s5.ops.scan import cpu as scan_cpu
+    if not ready(lambda: _cpu().kernel("adjoint", xs.dtype)):
+        return chunked_adjoint(Lambda_bar, xs, initial, grad_xs, direction, needs_Lambda)
+    return _cpu().adjoint(Lambda_bar, xs, initial, grad_xs, direction, needs_Lambda)
 
-    return scan_cpu.adjoint(Lambda_bar, xs, initial, grad_xs, direction, needs_Lambda)
+
+def _cpu():
+    from kws_s5.ops.scan import cpu
+
+    return cpu
 
 
 @scan_op.register_kernel("cuda")

@@ -7,9 +7,11 @@ import pytest
 import torch
 from scipy.signal import lfilter
 
+import kws_s5.ops
 from kws_s5.model.bank_design import discretise_modes, erb_decays, is_present, mel_frequencies
 from kws_s5.ops.bank.frames import count_frames, frame_lengths
-from kws_s5.ops.bank.power import bank_power, power_op
+from kws_s5.ops.bank.power import bank_power, power_op, stream_power
+from kws_s5.ops.common import threads
 
 RATES = [8000.0, 11025.0, 16000.0]
 
@@ -118,8 +120,6 @@ def test_modes_beyond_a_rates_reach_have_no_power() -> None:
 
 
 def test_silence_after_sound_leaves_no_denormal_numbers() -> None:
-    from kws_s5.ops.bank.power import stream_power
-
     _, _, rate, a, c = bank(4, 2, [16000.0])
     memory, recent = torch.zeros(1, 20), torch.zeros(1, 2)
     for u in (torch.randn(1, 1600), torch.zeros(1, 160000)):
@@ -141,6 +141,54 @@ def test_calls_from_several_threads_at_once_do_not_disturb_each_other() -> None:
         together = list(pool.map(power, clips))
     for one, other in zip(alone, together, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_without_torchs_openmp_a_thread_pool_gives_the_same_powers(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, rate, a, c = bank(4, 2, [16000.0])
+    u, before = torch.randn(5, 4000), torch.get_num_threads()
+
+    def power() -> torch.Tensor:
+        return bank_power(u, torch.full((5,), 4000), a.detach().float(), c.detach().float(), rate / 100, F=25,
+                          n_poles=2, backend="compiled")
+
+    torch.set_num_threads(3)
+    try:
+        expected = power()
+        monkeypatch.setattr(threads, "_gomp", lambda: None)
+        torch.testing.assert_close(power(), expected, rtol=0, atol=0)
+    finally:
+        torch.set_num_threads(before)
+
+
+def stream(u: torch.Tensor, a: torch.Tensor, c: torch.Tensor, step: float, cuts: list[int]) -> list[torch.Tensor]:
+    """Powers of a stream in pieces, then what it remembers."""
+    recent, memory = u.new_zeros(len(u), 2), u.new_zeros(len(u), 5 * a.shape[1] // 2)
+    position, pieces = 0, []
+    for piece in torch.tensor_split(u, cuts, 1):
+        end = position + piece.shape[1]
+        F = count_frames(end, step) - count_frames(position, step)
+        pieces.append(stream_power(piece, a, c, torch.tensor([step], dtype=torch.float64), recent=recent,
+                                   memory=memory, position=position, F=F, n_poles=2))
+        position = end
+    return [torch.cat(pieces, 1), recent, memory]
+
+
+@pytest.mark.parametrize("mode", ["auto", "reference"])
+@pytest.mark.parametrize("rate", [8000.0, 11025.0])
+def test_a_stream_in_any_pieces_gives_the_powers_of_the_whole_clip(mode: str, rate: float) -> None:
+    _, _, rates, a, c = bank(4, 2, [rate])
+    a, c, step = a.detach(), c.detach(), rate / 100
+    u = torch.randn(3, 900, dtype=torch.float64)
+    F = count_frames(900, step)
+    whole = bank_power(u, torch.full((3,), 900), a, c, rates / 100, F=F, n_poles=2, backend="reference")
+    with kws_s5.ops.use(mode):
+        for cuts in ([], [1, 2, 2, 80, 81, 500], [110, 111, 220, 221]):
+            powers, recent, memory = stream(u, a, c, step, cuts)
+            torch.testing.assert_close(powers, whole, rtol=1e-9, atol=1e-15)
+            if mode == "reference":
+                with kws_s5.ops.use("auto"):
+                    for one, other in zip(stream(u, a, c, step, []), (powers, recent, memory), strict=True):
+                        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from kws_s5 import ops
 from kws_s5.config import SSMConfig
 from kws_s5.model.layer import S5Layer
 from kws_s5.ops.common.amx import has_amx
@@ -41,9 +42,8 @@ def norms(layer):
 
 
 def double(layer):
-    """The plain layer in float64, with the dropout masks that the layer itself would draw."""
+    """The layer in float64, which is never fused, with the dropout masks that the layer itself would draw."""
     twin = copy.deepcopy(layer).double()
-    twin.fuse = False
     drawn = layer._mask
     twin._mask = lambda h: None if (mask := drawn(h.float())) is None else mask.double()
     return twin
@@ -128,12 +128,11 @@ def test_half_products_stay_near_and_states_in_single_precision(training, width,
     x, G = torch.randn(2, L, width), torch.randn(2, L, width)
     exact = results(double(layer), x.double(), G.double())
 
-    def half(fuse):
-        layer.fuse = fuse
-        with torch.autocast("cpu", torch.bfloat16):
+    def half(mode):
+        with ops.use(mode), torch.autocast("cpu", torch.bfloat16):
             return results(copy.deepcopy(layer), x, G)
 
-    ours, plain = half(True), half(False)
+    ours, plain = half("auto"), half("reference")
     assert all(t.dtype == torch.float32 for t in ours)
     for k, (mine, theirs) in enumerate(zip(distances(ours, exact), distances(plain, exact), strict=True)):
         assert mine < (0.01 if k < 2 else 0.1)  # output and gradient of the input; of parameters
