@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from kws_s5 import ops
+from kws_s5.model.layer import S5Layer
 from kws_s5.model.sequence import build_model
 from kws_s5.recipes.kws import kws35
 

@@ -18,7 +18,7 @@ from kws_s5.ops.common.jit import compile_kept
 from kws_s5.ops.common.jobs import pointer
 from kws_s5.ops.common.row_products import LANES
 from kws_s5.ops.common.threads import run_parallel
-from kws_s5.ops.layer.half_products import BLOCK, pair, round_row, turn, half_panels
+from kws_s5.ops.layer.half_products import BLOCK, half_panels, pair, round_row, turn
 from kws_s5.ops.layer.program import Products
 
 MATRIX = 6  # numbers of a matrix in the job: addresses of it and of its packed form, O, K, whether half, transposed
