@@ -38,7 +38,7 @@ def layer_rows(device: str, size) -> list[dict[str, Any]]:
     config = _model(size)
     found = []
     for name in size.precisions:
-        layer = S5Layer(size.H, config.ssm, activation=config.activation, dropout=config.dropout).to(device)
+        layer = S5Layer(size.H, config.mixer, activation=config.activation, dropout=config.dropout).to(device)
         x = torch.randn(size.N, size.L, size.H, device=device, requires_grad=True)
         for way, run in _ways(layer, device).items():
 
@@ -103,4 +103,4 @@ def _ways(module: torch.nn.Module, device: str) -> dict[str, Callable]:
 def _model(size):
     """kws35, or its rehearsal."""
     model = replace(kws35().model, d_model=size.H, n_layers=size.n_layers, n_outputs=N_WORDS)
-    return replace(model, ssm=replace(model.ssm, ssm_size=2 * size.P, blocks=min(model.ssm.blocks, size.P // 4)))
+    return replace(model, mixer=replace(model.mixer, ssm_size=2 * size.P, blocks=min(model.mixer.blocks, size.P // 4)))

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from kws_s5 import metrics
 from kws_s5.bundle import Bundle
-from kws_s5.config import LogMelFront
+from kws_s5.config import LogMelFront, S5Mixer
 from kws_s5.data.batch import Batch, Example, collate
 from kws_s5.errors import UserError
 from kws_s5.eval.noise import Noise, noise_from
@@ -163,8 +163,11 @@ def _check(bundle: Bundle, condition: Condition) -> None:
     if options and bundle.model.front.fixed_frame_rate:
         raise UserError("linear interpolation and masking are for models whose S5 layers run at the input's rate "
                         "(LinearFront); this one's front gives frames at a fixed rate")
-    if condition.interpolation == "linear" and model.ssm.discretization != "zoh":
-        raise UserError("linear interpolation needs a model with ssm.discretization = zoh; this one has "
-                        f"{model.ssm.discretization}")
+    if options and not isinstance(model.mixer, S5Mixer):
+        raise UserError("linear interpolation and masking are for S5 layers; this model has "
+                        f"{type(model.mixer).__name__}")
+    if condition.interpolation == "linear" and model.mixer.discretization != "zoh":
+        raise UserError("linear interpolation needs a model with model.mixer.discretization = zoh; this one has "
+                        f"{model.mixer.discretization}")
     if isinstance(model.front, LogMelFront) and condition.treatment == "rescale" and condition.rate != bundle.rate:
         raise UserError("a log-mel front has no step to rescale; use --resample-back")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from kws_s5.bundle_file import read, write
 from kws_s5.config import RunConfig, from_dict, to_dict
+from kws_s5.config.older import todays_tensor
 from kws_s5.data.batch import Batch, Example, collate
 from kws_s5.errors import NO_NUMBERS, UserError
 from kws_s5.model.norm import BatchNorm
@@ -173,6 +174,7 @@ def shipped() -> list[str]:
 
 def _with_weights(config: RunConfig, tensors: dict[str, Tensor], path: Path) -> nn.Module:
     """Builds the model the config describes and gives it the tensors, after proving that they belong together."""
+    tensors = {todays_tensor(name): value for name, value in tensors.items()}
     _check_sizes(config, tensors, path)
     model = build_model(config.model)
     wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
@@ -195,12 +197,11 @@ def _check_sizes(config: RunConfig, tensors: dict[str, Tensor], path: Path) -> N
     held = sum(t.numel() for t in tensors.values())
     model = config.model
     front = [v for v in vars(model.front).values() if isinstance(v, int)]
-    states = model.ssm.ssm_size if model.n_layers and model.cell == "s5" else 0
-    claimed = max([model.d_model, states, model.n_outputs, *front])
+    claimed = max([model.d_model, model.n_outputs, *front])
     layers = {name.split(".")[1] for name in tensors if name.startswith("layers.")}
-    stored = {len(t) for name, t in tensors.items() if name.startswith("layers.") and name.endswith(".seq.Lambda_re")}
-    expected = {states // 2 if model.ssm.conj_sym else states} if states else set()
-    if claimed > max(held, 1) or len(layers) != model.n_layers or stored != expected:
+    fits = all(tuple(tensors[f"layers.{i}.seq.{name}"].shape) == shape if f"layers.{i}.seq.{name}" in tensors else False
+               for i in layers for name, shape in model.mixer.proof(model.d_model).items())
+    if claimed > max(held, 1) or len(layers) != model.n_layers or not fits:
         raise UserError(f"{path}: the described model and the stored tensors differ in size; the file is damaged")
 
 

@@ -6,13 +6,15 @@ from kws_s5.config import (
     AugmentConfig,
     BankFront,
     ClassHead,
+    ConvMixer,
     KeywordData,
     LinearFront,
     LogMelFront,
     ModelConfig,
     OptimConfig,
     RunConfig,
-    SSMConfig,
+    S4DMixer,
+    S5Mixer,
     TrainingConfig,
 )
 
@@ -23,8 +25,8 @@ CLIP_GAIN = 2.4  # what the official Speech Commands loader of S5 amounts to
 
 def kws35() -> RunConfig:
     """The S5 paper's model on the 35 words of Speech Commands: six bidirectional layers on 16,000 raw samples."""
-    ssm = SSMConfig(ssm_size=128, blocks=16, C_init="lecun_normal", bidirectional=True)
-    model = ModelConfig(d_model=96, n_layers=6, front=LinearFront(gain=CLIP_GAIN), ssm=ssm, activation="half_glu1",
+    ssm = S5Mixer(ssm_size=128, blocks=16, C_init="lecun_normal", bidirectional=True)
+    model = ModelConfig(d_model=96, n_layers=6, front=LinearFront(gain=CLIP_GAIN), mixer=ssm, activation="half_glu1",
                         norm="batch", norm_momentum=0.95, dropout=0.1)
     optim = OptimConfig(lr=0.008, ssm_lr=0.002, weight_decay=0.04, groups="noBCdecay", warmup_epochs=1.0)
     return RunConfig("kws35", KeywordData(root=SPEECH_COMMANDS), model, AugmentConfig(), optim,
@@ -60,15 +62,23 @@ def kws12_logmel() -> RunConfig:
 def kws12_cnn() -> RunConfig:
     """Baseline: a log-mel CNN with the size and the training of kws12, the usual design of the field."""
     run = kws12_logmel()
-    model = replace(run.model, cell="conv", d_model=192, n_layers=6, head=ClassHead(pooling="mean"))
-    return replace(run, name="kws12-cnn", model=replace(model, ssm_norm=False))
+    model = replace(run.model, mixer=ConvMixer(), activation="relu", ssm_norm=False, d_model=192, n_layers=6,
+                    head=ClassHead(pooling="mean"))
+    return replace(run, name="kws12-cnn", model=model)
+
+
+def kws12_s4d() -> RunConfig:
+    """The kws12 model with S4D instead of S5 along time: streams and exports, any rate."""
+    run = kws12()
+    mixer = S4DMixer(n_states=16, dt_min=0.01, dt_max=0.5)
+    return replace(run, name="kws12-s4d", model=replace(run.model, mixer=mixer))
 
 
 def kws12_bidirectional() -> RunConfig:
     """The kws12 model with layers in both directions of time: whole clips only, no streaming."""
     run = kws12()
-    ssm = replace(run.model.ssm, bidirectional=True)
-    model = replace(run.model, ssm=ssm, head=ClassHead(pooling="mean"))
+    ssm = replace(run.model.mixer, bidirectional=True)
+    model = replace(run.model, mixer=ssm, head=ClassHead(pooling="mean"))
     return replace(run, name="kws12-bidirectional", model=model)
 
 
@@ -99,8 +109,8 @@ def quickstart() -> RunConfig:
 
 def flat_small() -> RunConfig:
     """A small S5 on raw samples, as in the paper but in minutes on a CPU: four synthesised words at 8 kHz."""
-    ssm = SSMConfig(ssm_size=32, blocks=4, C_init="lecun_normal", bidirectional=True)
-    model = ModelConfig(d_model=32, n_layers=3, front=LinearFront(gain=CLIP_GAIN), ssm=ssm, dropout=0.05)
+    ssm = S5Mixer(ssm_size=32, blocks=4, C_init="lecun_normal", bidirectional=True)
+    model = ModelConfig(d_model=32, n_layers=3, front=LinearFront(gain=CLIP_GAIN), mixer=ssm, dropout=0.05)
     optim = OptimConfig(lr=0.01, ssm_lr=0.003, weight_decay=0.04, groups="noBCdecay", clip_norm=1.0)
     data = KeywordData(root="synthetic", rate=8000.0, words=("yes", "no", "stop", "left"))
     return RunConfig("flat-small", data, model, AugmentConfig(shift=0.05, gain=0.5), optim,
@@ -109,9 +119,9 @@ def flat_small() -> RunConfig:
 
 def bank_model(*, d_model: int = 128, n_layers: int = 5, ssm_size: int = 128) -> ModelConfig:
     """A fixed bank of S5 modes on the waveform, then causal S5 layers at 100 frames a second."""
-    ssm = SSMConfig(ssm_size=ssm_size, blocks=ssm_size // 16, dt_min=0.01, dt_max=0.5, eigenvalues="exp")
+    ssm = S5Mixer(ssm_size=ssm_size, blocks=ssm_size // 16, dt_min=0.01, dt_max=0.5, eigenvalues="exp")
     front = BankFront(learnable=False, absent="mean")
-    return ModelConfig(d_model=d_model, n_layers=n_layers, front=front, ssm=ssm,
+    return ModelConfig(d_model=d_model, n_layers=n_layers, front=front, mixer=ssm,
                        head=ClassHead(pooling="mean", frame_logits=True), dropout=0.05)
 
 

@@ -17,7 +17,7 @@ from kws_s5.config import (
     OptimConfig,
     PairHead,
     RunConfig,
-    SSMConfig,
+    S5Mixer,
     TokenFront,
     TrainingConfig,
 )
@@ -29,7 +29,7 @@ def lra_listops() -> RunConfig:
         name="lra-listops",
         data=LraData("listops"),
         model=ModelConfig(d_model=128, n_layers=8, front=TokenFront(vocab_size=20), activation="half_glu2",
-                          ssm=SSMConfig(ssm_size=16, blocks=8, C_init="lecun_normal", bidirectional=True)),
+                          mixer=S5Mixer(ssm_size=16, blocks=8, C_init="lecun_normal", bidirectional=True)),
         optim=OptimConfig(lr=0.003, ssm_lr=0.001, weight_decay=0.04, groups="BfastandCdecay"),
         training=TrainingConfig(epochs=40, batch_size=50),
     )
@@ -41,7 +41,7 @@ def lra_text() -> RunConfig:
         name="lra-text",
         data=LraData("text"),
         model=ModelConfig(d_model=256, n_layers=6, front=TokenFront(vocab_size=135), activation="half_glu2",
-                          ssm=SSMConfig(ssm_size=192, blocks=12, C_init="lecun_normal", bidirectional=True),
+                          mixer=S5Mixer(ssm_size=192, blocks=12, C_init="lecun_normal", bidirectional=True),
                           dropout=0.1),
         optim=OptimConfig(lr=0.004, ssm_lr=0.001, weight_decay=0.07, groups="standard", dt_global=True,
                           warmup_epochs=0.0),
@@ -55,7 +55,7 @@ def lra_retrieval() -> RunConfig:
         name="lra-retrieval",
         data=LraData("retrieval"),
         model=ModelConfig(d_model=128, n_layers=6, front=TokenFront(), head=PairHead(), activation="half_glu1",
-                          ssm=SSMConfig(ssm_size=256, blocks=16, C_init="trunc_standard_normal", bidirectional=True)),
+                          mixer=S5Mixer(ssm_size=256, blocks=16, C_init="trunc_standard_normal", bidirectional=True)),
         optim=OptimConfig(lr=0.002, ssm_lr=0.001, weight_decay=0.05, groups="standard", dt_global=True),
         training=TrainingConfig(epochs=20, batch_size=32),
     )
@@ -67,7 +67,7 @@ def lra_image() -> RunConfig:
         name="lra-image",
         data=LraData("image"),
         model=ModelConfig(d_model=512, n_layers=6, front=LinearFront(), activation="half_glu1",
-                          ssm=SSMConfig(ssm_size=384, blocks=3, C_init="lecun_normal", bidirectional=True,
+                          mixer=S5Mixer(ssm_size=384, blocks=3, C_init="lecun_normal", bidirectional=True,
                                         eigenvalues="clip"), dropout=0.1),
         optim=OptimConfig(lr=0.0045, ssm_lr=0.001, weight_decay=0.07, groups="BfastandCdecay"),
         training=TrainingConfig(epochs=250, batch_size=50),
@@ -80,7 +80,7 @@ def lra_pathfinder() -> RunConfig:
         name="lra-pathfinder",
         data=LraData("pathfinder"),
         model=ModelConfig(d_model=192, n_layers=6, front=LinearFront(), activation="half_glu1",
-                          ssm=SSMConfig(ssm_size=256, blocks=8, C_init="trunc_standard_normal", bidirectional=True),
+                          mixer=S5Mixer(ssm_size=256, blocks=8, C_init="trunc_standard_normal", bidirectional=True),
                           norm_momentum=0.9, dropout=0.05),
         optim=OptimConfig(lr=0.0045, ssm_lr=0.0009, weight_decay=0.03, groups="standard"),
         training=TrainingConfig(epochs=200, batch_size=64),
@@ -93,7 +93,7 @@ def lra_pathx() -> RunConfig:
         name="lra-pathx",
         data=LraData("pathx"),
         model=ModelConfig(d_model=128, n_layers=6, front=LinearFront(), activation="half_glu1",
-                          ssm=SSMConfig(ssm_size=256, blocks=16, C_init="complex_normal", bidirectional=True,
+                          mixer=S5Mixer(ssm_size=256, blocks=16, C_init="complex_normal", bidirectional=True,
                                         dt_min=0.0001), norm_momentum=0.9),
         optim=OptimConfig(lr=0.0018, ssm_lr=0.0006, weight_decay=0.06, groups="BandCdecay"),
         training=TrainingConfig(epochs=75, batch_size=32),
@@ -106,7 +106,7 @@ def smnist() -> RunConfig:
         name="smnist",
         data=LraData("smnist"),
         model=ModelConfig(d_model=96, n_layers=4, front=LinearFront(), activation="half_glu1",
-                          ssm=SSMConfig(ssm_size=128, blocks=1, C_init="lecun_normal", bidirectional=True),
+                          mixer=S5Mixer(ssm_size=128, blocks=1, C_init="lecun_normal", bidirectional=True),
                           dropout=0.1),
         optim=OptimConfig(lr=0.008, ssm_lr=0.002, weight_decay=0.01, groups="standard"),
         training=TrainingConfig(epochs=150, batch_size=50),
@@ -116,9 +116,9 @@ def smnist() -> RunConfig:
 def psmnist() -> RunConfig:
     """MNIST pixels in bit-reversed order, 784 steps (published S5: 98.67 %)."""
     run = smnist()
-    ssm = replace(run.model.ssm, blocks=2)
+    ssm = replace(run.model.mixer, blocks=2)
     return replace(run, name="psmnist", data=LraData("psmnist"),
-                   model=replace(run.model, d_model=128, ssm=ssm, dropout=0.15),
+                   model=replace(run.model, d_model=128, mixer=ssm, dropout=0.15),
                    optim=replace(run.optim, lr=0.004, ssm_lr=0.001))
 
 
@@ -193,7 +193,7 @@ def scifar_tiny() -> RunConfig:
 def _tiny(run: RunConfig, data: LraData, *, d_model: int, n_layers: int, ssm_size: int, blocks: int, epochs: int,
           batch_size: int, dropout: float = 0.0, dt_min: float = 0.001, dt_max: float = 0.1) -> RunConfig:
     """The same run with less data and a smaller model; a shorter sequence wants larger steps."""
-    ssm = replace(run.model.ssm, ssm_size=ssm_size, blocks=blocks, dt_min=dt_min, dt_max=dt_max)
-    model = replace(run.model, d_model=d_model, n_layers=n_layers, ssm=ssm, dropout=dropout)
+    ssm = replace(run.model.mixer, ssm_size=ssm_size, blocks=blocks, dt_min=dt_min, dt_max=dt_max)
+    model = replace(run.model, d_model=d_model, n_layers=n_layers, mixer=ssm, dropout=dropout)
     training = replace(run.training, epochs=epochs, batch_size=batch_size)
     return replace(run, name=f"{run.name}-tiny", data=data, model=model, training=training)

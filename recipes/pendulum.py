@@ -8,11 +8,12 @@ from dataclasses import replace
 from kws_s5.config import (
     FrameFront,
     GaussianHead,
+    GRUMixer,
     ModelConfig,
     OptimConfig,
     PendulumData,
     RunConfig,
-    SSMConfig,
+    S5Mixer,
     TrainingConfig,
 )
 
@@ -24,7 +25,7 @@ def pendulum() -> RunConfig:
         data=PendulumData(),
         model=ModelConfig(
             d_model=30, n_layers=4, front=FrameFront(), head=GaussianHead(hidden=30),
-            ssm=SSMConfig(ssm_size=16, blocks=8, C_init="trunc_standard_normal", dt_min=0.01, dt_max=0.1),
+            mixer=S5Mixer(ssm_size=16, blocks=8, C_init="trunc_standard_normal", dt_min=0.01, dt_max=0.1),
             activation="half_glu2", norm="layer", prenorm=False, dropout=0.0,
         ),
         optim=OptimConfig(lr=0.012, ssm_lr=0.003, weight_decay=0.0, groups="standard", warmup_epochs=1.0),
@@ -47,14 +48,15 @@ def pendulum_append() -> RunConfig:
 def pendulum_gru() -> RunConfig:
     """Baseline of the same size and budget: two GRU layers, the interval an input of the encoder."""
     run = pendulum_append()
-    return replace(run, name="pendulum-gru", model=replace(run.model, cell="gru", n_layers=2))
+    model = replace(run.model, mixer=GRUMixer(), activation="none", n_layers=2)
+    return replace(run, name="pendulum-gru", model=model)
 
 
 def pendulum_both() -> RunConfig:
     """Beyond the paper: both directions of time, pictures mirrored at random, weights of the last quarter averaged."""
     run = pendulum()
-    ssm = replace(run.model.ssm, bidirectional=True)
-    return replace(run, name="pendulum-both", data=replace(run.data, mirror=True), model=replace(run.model, ssm=ssm),
+    ssm = replace(run.model.mixer, bidirectional=True)
+    return replace(run, name="pendulum-both", data=replace(run.data, mirror=True), model=replace(run.model, mixer=ssm),
                    training=replace(run.training, average_from=0.75))
 
 

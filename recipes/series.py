@@ -9,8 +9,8 @@ from kws_s5.config import (
     ModelConfig,
     OptimConfig,
     RunConfig,
+    S5Mixer,
     SeriesData,
-    SSMConfig,
     TrainingConfig,
 )
 
@@ -22,7 +22,7 @@ def series() -> RunConfig:
         data=SeriesData(),
         model=ModelConfig(
             d_model=32, n_layers=2, front=LinearFront(n_inputs=0), head=GaussianHead(hidden=32),
-            ssm=SSMConfig(ssm_size=32, blocks=4, dt_min=0.01, dt_max=0.5),
+            mixer=S5Mixer(ssm_size=32, blocks=4, dt_min=0.01, dt_max=0.5),
             activation="half_glu2", norm="layer", prenorm=False, dropout=0.0,
         ),
         optim=OptimConfig(lr=0.004, ssm_lr=0.001, weight_decay=0.01),

@@ -8,11 +8,11 @@
 import difflib
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 from kws_s5.cli import guarded
-from kws_s5.config import RunConfig
+from kws_s5.config import MIXERS, RunConfig
 from kws_s5.errors import UserError
 from kws_s5.recipes.registry import RECIPES, help_line
 
@@ -67,15 +67,46 @@ def parse(name: str, options: list[str]) -> Run:
         overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
         """Replace the run in --training.out; its model stays, as model.previous.safetensors, until the new run ends."""
 
-    parts = [option.partition("=") for option in options]
+    parts = [_todays(option).partition("=") for option in options]
     options = [OTHER_NAMES.get(name, name) + mark + value for name, mark, value in parts]
     recipe = RECIPES[name]
+    default, options = _with_mixer(recipe(), options)
     try:
-        given = tyro.cli(Options, prog=f"kws-train {name}", args=options, default=Options(recipe()),
-                         description=help_line(recipe), config=(tyro.conf.AvoidSubcommands,))
+        given = tyro.cli(Options, prog=f"kws-train {name}", args=options, default=Options(default),
+                         description=f"{help_line(recipe)} --model.mixer {'|'.join(MIXERS)} takes another mixer.",
+                         config=(tyro.conf.AvoidSubcommands,))
     except ValueError as error:
         raise UserError(str(error)) from error
     return Run(given.config, given.resume, given.overwrite)
+
+
+def _todays(option: str) -> str:
+    """--model.ssm.X, the options of S5 before there were other mixers, as --model.mixer.X."""
+    return "--model.mixer." + option.removeprefix("--model.ssm.") if option.startswith("--model.ssm.") else option
+
+
+def _with_mixer(config: RunConfig, options: list[str]) -> tuple[RunConfig, list[str]]:
+    """The recipe with the mixer that ``--model.mixer NAME`` asks for, and the other options.
+
+    Its options have their defaults; those that the recipe's own mixer has too (dt_min, dt_max, ...) keep its values.
+    """
+    rest, names = [], []
+    given = iter(options)
+    for option in given:
+        key, _, value = option.partition("=")
+        if key == "--model.mixer":
+            names.append(value or next(given, ""))
+        else:
+            rest.append(option)
+    if not names:
+        return config, rest
+    if names[-1] not in MIXERS:
+        raise UserError(f"--model.mixer {names[-1]}: must be one of {', '.join(MIXERS)}")
+    old, kind = config.model.mixer, MIXERS[names[-1]]
+    if isinstance(old, kind):
+        return config, rest
+    shared = {f.name: getattr(old, f.name) for f in fields(kind) if hasattr(old, f.name)}
+    return replace(config, model=replace(config.model, mixer=kind(**shared))), rest
 
 
 def overview() -> str:

@@ -11,7 +11,7 @@ import kws_s5
 from kws_s5.audio.files import load_audio
 from kws_s5.audio.resample import resample
 from kws_s5.bundle import Bundle
-from kws_s5.config import BankFront, ClassHead, KeywordData, ModelConfig, RunConfig, SSMConfig
+from kws_s5.config import BankFront, ClassHead, KeywordData, ModelConfig, RunConfig, S5Mixer
 from kws_s5.model.sequence import build_model
 
 EXAMPLES = Path(__file__).parents[1] / "demo" / "examples"
@@ -25,7 +25,7 @@ def _tone_bundle(**ssm):
     torch.manual_seed(0)
     front = BankFront(n_modes=2, f_min=PITCH["low"], f_max=PITCH["high"])
     model = ModelConfig(d_model=2, n_layers=0, front=front, head=ClassHead(frame_logits=True, window=0.5), n_outputs=4,
-                        rate=RATE, ssm=SSMConfig(ssm_size=8, blocks=1, **ssm))
+                        rate=RATE, mixer=S5Mixer(ssm_size=8, blocks=1, **ssm))
     network = build_model(model).eval()
     with torch.no_grad():
         network.front.encoder.weight.copy_(torch.eye(2))
@@ -79,15 +79,14 @@ def shipped() -> Bundle:
 
 @pytest.fixture(scope="session")
 def make_bundle():
-    """(front=, head=, ssm= as keywords of their configs, and those of ModelConfig) -> a bundle of random weights."""
+    """(front=, head=, ssm= as keywords of their configs, or mixer=; ModelConfig's) -> a bundle of random weights."""
 
     def make(front=None, head=None, ssm=None, **model) -> Bundle:
         torch.manual_seed(0)
         head = {"frame_logits": True, "window": 0.2} | (head or {})
         ssm = {"ssm_size": 8, "blocks": 2, "dt_min": 0.01, "dt_max": 0.5} | (ssm or {})
-        config = ModelConfig(**{"d_model": 6, "n_layers": 2, "n_outputs": 3, "rate": 16000.0} | model,
-                             front=BankFront(**{"n_modes": 5} | (front or {})), head=ClassHead(**head),
-                             ssm=SSMConfig(**ssm))
+        model = {"d_model": 6, "n_layers": 2, "n_outputs": 3, "rate": 16000.0, "mixer": S5Mixer(**ssm)} | model
+        config = ModelConfig(**model, front=BankFront(**{"n_modes": 5} | (front or {})), head=ClassHead(**head))
         network = build_model(config).eval()
         with torch.no_grad():
             for name, value in network.state_dict().items():

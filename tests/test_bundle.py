@@ -18,7 +18,7 @@ import kws_s5
 from kws_s5.audio.files import load_audio
 from kws_s5.bundle import Bundle, load
 from kws_s5.bundle_file import FORMAT, KEY, _digest
-from kws_s5.config import ClassHead, KeywordData, LinearFront, ModelConfig, RunConfig, SSMConfig
+from kws_s5.config import ClassHead, KeywordData, LinearFront, ModelConfig, RunConfig, S5Mixer
 from kws_s5.data.batch import Example, collate
 from kws_s5.errors import UserError
 from kws_s5.model import build_model
@@ -29,7 +29,7 @@ LABELS = ("yes", "no", "höher")
 def bundle_of(*, n_layers: int = 2, **data: object) -> Bundle:
     torch.manual_seed(0)
     model = ModelConfig(d_model=6, n_layers=n_layers, front=LinearFront(gain=2.4), head=ClassHead(), n_outputs=3,
-                        ssm=SSMConfig(ssm_size=8, blocks=2, bidirectional=True), rate=1000.0)
+                        mixer=S5Mixer(ssm_size=8, blocks=2, bidirectional=True), rate=1000.0)
     config = RunConfig("test", KeywordData(rate=1000.0, **{"seconds": 0.1, **data}), model)
     return Bundle(build_model(model).eval(), config, LABELS, thresholds={"yes": 0.7}, note="made up, CC0",
                   metrics={"validation": {"accuracy": 0.5}})
@@ -211,7 +211,7 @@ CHANGES = {
     "head.window": lambda t, d: d["config"]["model"]["head"].update(window=1e8),
     "differ in size": lambda t, d: d["config"]["model"].update(d_model=10**9),
     "differ in size ": lambda t, d: d["config"]["model"].update(n_layers=10**6),
-    " differ in size": lambda t, d: d["config"]["model"]["ssm"].update(ssm_size=1 << 20, blocks=1),
+    " differ in size": lambda t, d: d["config"]["model"]["mixer"].update(ssm_size=1 << 20, blocks=1),
     "wrong type": lambda t, d: d.update(labels="abc"),
     "no format number": lambda t, d: d.update(format="1"),
 }

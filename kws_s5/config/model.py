@@ -1,55 +1,17 @@
-"""The shape of a model: front -> S5 layers -> head. Defaults are those of the published S5 code."""
+"""The shape of a model: front -> layers -> head. Defaults are those of the published S5 code."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
 from kws_s5.config.checks import one_of, require
+from kws_s5.config.mixers import Mixer, S5Mixer
 
-CInit = Literal["trunc_standard_normal", "lecun_normal", "complex_normal"]
-Discretization = Literal["zoh", "bilinear"]
-Eigenvalues = Literal["free", "clip", "exp"]
-Activation = Literal["full_glu", "half_glu1", "half_glu2", "gelu"]
+Activation = Literal["full_glu", "half_glu1", "half_glu2", "gelu", "relu", "none"]
 Norm = Literal["batch", "layer"]
 Pooling = Literal["mean", "last"]
-Cell = Literal["s5", "gru", "conv"]
 Absent = Literal["floor", "mean"]
 MAX_WINDOW = 60.0  # seconds
 MAX_WINDOW_FRAMES = 1 << 20  # of decisions that a stream remembers; 60 s at 16 kHz, sample by sample, are fewer
-
-
-@dataclass(frozen=True)
-class SSMConfig:
-    """One linear state space model (S5 paper, section 3)."""
-
-    ssm_size: int = 256
-    """Nominal state size P (full count; half of it is stored with conj_sym)."""
-    blocks: int = 8
-    """HiPPO blocks J on the diagonal at initialisation."""
-    C_init: CInit = "trunc_standard_normal"
-    """Distribution of the initial C."""
-    discretization: Discretization = "zoh"
-    """zoh: zero-order hold. bilinear: Tustin's rule."""
-    dt_min: float = 0.001
-    """Smallest initial step Delta, in steps of the layer's input."""
-    dt_max: float = 0.1
-    """Largest initial step Delta."""
-    conj_sym: bool = True
-    """Store half of the spectrum and read out 2 Re(C x)."""
-    bidirectional: bool = False
-    """Scan in both directions of time. Such a model needs whole clips and cannot stream."""
-    eigenvalues: Eigenvalues = "free"
-    """free: as in the paper; clip: Re(Lambda) <= -1e-4; exp: Re(Lambda) = -exp(rho), always stable."""
-
-    def __post_init__(self) -> None:
-        one_of("ssm.C_init", self.C_init, CInit)
-        one_of("ssm.discretization", self.discretization, Discretization)
-        one_of("ssm.eigenvalues", self.eigenvalues, Eigenvalues)
-        require(self.blocks >= 1 and self.ssm_size % self.blocks == 0, "ssm.blocks", self.blocks,
-                f"a divisor of ssm_size ({self.ssm_size})")
-        if self.conj_sym:
-            require((self.ssm_size // self.blocks) % 2 == 0, "ssm.ssm_size", self.ssm_size,
-                    "an even multiple of blocks when conj_sym is on")
-        require(0 < self.dt_min <= self.dt_max, "ssm.dt_min", self.dt_min, f"in (0, dt_max = {self.dt_max}]")
 
 
 @dataclass(frozen=True)
@@ -162,20 +124,22 @@ Head = ClassHead | PairHead | GaussianHead
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Front, ``n_layers`` S5 layers of width ``d_model``, head."""
+    """Front, ``n_layers`` layers of width ``d_model`` around one kind of mixer, head."""
 
     d_model: int = 128
     """Features H of each layer."""
     n_layers: int = 6
     """Layers behind the front."""
     front: Front = field(default_factory=LinearFront)
-    ssm: SSMConfig = field(default_factory=SSMConfig)
+    mixer: Mixer = field(default_factory=S5Mixer)
+    """What a layer does along time. ``--model.mixer s5|s4d|gru|conv`` takes another one, with its defaults."""
     head: Head = field(default_factory=ClassHead)
     activation: Activation = "half_glu1"
+    """What follows the mixer. relu and none: without gate, as in plain convolutional and recurrent networks."""
     norm: Norm = "batch"
     prenorm: bool = True
     ssm_norm: bool = False
-    """Also normalise each SSM's output before the nonlinearity: learns faster, not in the paper. S5 cells only."""
+    """Also normalise each mixer's output, before the nonlinearity. Learns faster; not in the paper."""
     norm_momentum: float = 0.95
     """Batch norm: running = momentum * old + (1 - momentum) * batch (the reference's convention)."""
     dropout: float = 0.0
@@ -183,11 +147,8 @@ class ModelConfig:
     """Classes or regression targets; 0: taken from the data."""
     rate: float = 0.0
     """Training rate in Hz: audio at this rate has step_rescale 1. 0: the data has no rate."""
-    cell: Cell = "s5"
-    """s5, or a baseline: gru (recurrent unit), conv (convolution). Baselines use no ssm, ssm_norm and activation."""
 
     def __post_init__(self) -> None:
-        one_of("model.cell", self.cell, Cell)
         one_of("model.activation", self.activation, Activation)
         one_of("model.norm", self.norm, Norm)
         require(self.d_model >= 1, "model.d_model", self.d_model, "at least 1")

@@ -10,6 +10,7 @@ from typing import Any
 from kws_s5.config.checks import finite
 from kws_s5.config.data import AugmentConfig, Data, KeywordData
 from kws_s5.config.model import ModelConfig
+from kws_s5.config.older import todays_model
 from kws_s5.config.training import OptimConfig, TrainingConfig
 from kws_s5.errors import UserError
 
@@ -76,6 +77,7 @@ def _from_mapping(cls: type, value: Any, where: str) -> Any:
     if value.get("kind", cls.__name__) != cls.__name__:
         raise UserError(f"{where}.kind = {value['kind']!r}: must be {cls.__name__}")
     value = {RENAMED.get((cls.__name__, name), name): v for name, v in value.items()}
+    value = todays_model(value) if cls is ModelConfig else value
     hints = typing.get_type_hints(cls)
     unknown = set(value) - set(hints) - {"kind"}
     if unknown:

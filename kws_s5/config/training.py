@@ -6,6 +6,8 @@ from typing import Literal
 from kws_s5.config.checks import one_of, require
 
 Groups = Literal["standard", "BandCdecay", "BfastandCdecay", "noBCdecay"]
+Role = Literal["pole", "step", "input", "output"]
+"""What a parameter is to a state space model: Lambda, log Delta, B, or C and D."""
 Schedule = Literal["cosine", "official", "constant"]
 ChooseBy = Literal["score", "loss"]
 MatmulPrecision = Literal["highest", "high", "medium"]

@@ -16,7 +16,7 @@ from kws_s5.atomic import replacing
 from kws_s5.bundle import Bundle
 from kws_s5.errors import UserError
 from kws_s5.export.coefficients import NUMPY, SINE, USABLE, poles, taps
-from kws_s5.export.constants import Constants, Layer, Norm, from_tensors
+from kws_s5.export.constants import Constants, Layer, Norm, from_model
 from kws_s5.export.weights import quantise
 
 TEMPLATES = Path(__file__).parent / "c"
@@ -32,8 +32,9 @@ def write_c(bundle: Bundle, folder: str | Path, *, rate: float, weights: str = "
         rate: Hz of the sound, the only one that the code will know.
         weights: "float32" or "int8".
     """
-    tensors = {name: value.cpu().numpy() for name, value in bundle.model.state_dict().items()}
-    constants = from_tensors(bundle.config.model, tensors)
+    constants = from_model(bundle.model)
+    if constants.activation not in ACTIVATIONS:
+        raise UserError(f"model.activation = {constants.activation}: C code has {', '.join(ACTIVATIONS)}")
     if weights not in ("float32", "int8"):
         raise UserError(f"--weights {weights}: C code has float32 or int8")
     if not constants.lowest <= rate <= 192_000:

@@ -13,7 +13,7 @@ from kws_s5 import __version__
 from kws_s5.atomic import replacing
 from kws_s5.bundle import Bundle
 from kws_s5.errors import UserError
-from kws_s5.export.constants import Constants, from_tensors
+from kws_s5.export.constants import Constants, from_model
 from kws_s5.export.description import Description, Kind, plain
 from kws_s5.export.model_graph import clip_graph, step_graph, zero_state
 
@@ -74,8 +74,7 @@ def export(bundle: Bundle, name: str, folder: str | Path = ".", *, rate: float |
 
 def constants_of(bundle: Bundle) -> Constants:
     """The numbers of a bundle's model. Raises UserError for models of another kind."""
-    tensors = {name: value.cpu().numpy() for name, value in bundle.model.state_dict().items()}
-    return from_tensors(bundle.config.model, tensors)
+    return from_model(bundle.model)
 
 
 def _difference(bundle: Bundle, kind: str, content: bytes, constants: Constants, fixed: float | None) -> float:

@@ -172,6 +172,8 @@ class _Body:
         return (z if c.prenorm else self._normalise(z, layer.norm)), xs.take(-1, 0)
 
     def _activate(self, layer: Layer, y: Value) -> Value:
+        if self.c.activation in ("none", "relu"):
+            return y if self.c.activation == "none" else self.g.op("Relu", y)
         h = y * self.g.op("Sigmoid", y * (y * y * GELU[1] + GELU[0]))
         if self.c.activation == "gelu":
             return h

@@ -93,15 +93,15 @@ class Step:
         return logits, replace(state, layers=layers, votes=votes)
 
     def layer(self, layer: Layer, skip: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Features (H,) and state (P,) of one S5 layer -> the next ones."""
+        """Features (H,) and state (P,) of one layer -> the next ones."""
         c = self.constants
         u = normalise(skip, layer.norm) if c.prenorm else skip
         state = layer.Lambda_bar * state + layer.B_bar @ u
         y = (layer.C @ state).real + layer.D * u
         y = y if layer.ssm_norm is None else normalise(y, layer.ssm_norm)
         h = gelu(y)
-        if c.activation == "gelu":
-            x = skip + h
+        if c.activation in ("gelu", "relu", "none"):
+            x = skip + {"gelu": h, "relu": np.maximum(y, 0), "none": y}[c.activation]
         else:
             gate = sigmoid(layer.out2[0] @ h + layer.out2[1])
             if c.activation == "full_glu":

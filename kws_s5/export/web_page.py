@@ -18,7 +18,7 @@ from kws_s5.atomic import replacing
 from kws_s5.bundle import Bundle
 from kws_s5.errors import UserError
 from kws_s5.export.coefficients import NUMPY, SINE, USABLE, poles, taps
-from kws_s5.export.constants import Constants, Norm, from_tensors
+from kws_s5.export.constants import Constants, Norm, from_model
 from kws_s5.export.weights import quantise
 
 SOURCES = Path(__file__).parent / "web"
@@ -33,13 +33,14 @@ def write_page(bundle: Bundle, folder: str | Path, *, weights: str = "float32", 
         weights: "float32" or "int8".
         events: the default rules of events: threshold, smoothing, settle, release, refractory, warmup.
     """
-    tensors = {name: value.cpu().numpy() for name, value in bundle.model.state_dict().items()}
-    constants = from_tensors(bundle.config.model, tensors)
+    constants = from_model(bundle.model)
+    if constants.activation in ("relu", "none"):
+        raise UserError(f"model.activation = {constants.activation}: a web page has no such layers")
     if weights not in ("float32", "int8"):
         raise UserError(f"--weights {weights}: a web page has float32 or int8")
     if not constants.window:
         raise UserError("this model has no frame decisions (head.frame_logits): it cannot listen to a stream")
-    if not all(np.isfinite(value).all() for value in tensors.values() if value.dtype.kind == "f"):
+    if not all(value.isfinite().all() for value in bundle.model.state_dict().values()):
         raise UserError("the model holds NaN or infinity; nothing was written")
     model = _model(constants, bundle, weights) | {"events": events}
     text = f'"use strict";\nconst KWS_MODEL = {_script_json(model)};\n'

@@ -1,6 +1,7 @@
 """A model with fixed weights, packed for streaming: everything that depends on weights alone is worked out once.
 
-The batch norm before an SSM, being affine in evaluation, disappears into it:
+A layer may have any mixer that is one diagonal system (mixers/protocol.py). The batch norm before it, being affine in
+evaluation, disappears into it:
 
     u = g x + s:   Bu = (B_bar g) x + B_bar s,   y = C xs + D g x + D s
 
@@ -24,6 +25,8 @@ from kws_s5.model.sequence import SequenceModel
 from kws_s5.ops.common.row_products import LANES, padded, panels
 from kws_s5.ops.stream import kernel
 
+KINDS = {"gelu": kernel.UNGATED, "half_glu1": kernel.GATED_GELU, "half_glu2": kernel.GATED_SSM,
+         "full_glu": kernel.GATED_PRODUCT}
 PER_LAYER = ("Lambda", "B", "B_bias", "C", "C_bias", "D", "gate", "gate_bias", "value", "value_bias", "gain", "shift")
 
 
@@ -38,9 +41,9 @@ class PackedModel:
         assert can_pack(model)
         self.K, self.H, self.n_layers = model.config.n_outputs, model.config.d_model, len(model.layers)
         self.M = len(model.front.log_decay) if isinstance(model.front, Bank) else 0
-        self.width = 2 * model.layers[0].seq.P if self.n_layers else 0  # 2P
+        self.width = model.layers[0].seq.initial_state(1).shape[1] if self.n_layers else 0  # 2P
         self.widest = max(padded(n) for n in (self.H, self.width, self.K, self.M))
-        self.kinds = [_kind(layer) for layer in model.layers]
+        self.kinds = [KINDS[layer.activation] for layer in model.layers]
         parts: dict[str, np.ndarray] = {"nothing": np.zeros(padded(self.K), np.float32)}
         with torch.no_grad():
             parts |= _front(model.front, rate) if self.M else {}
@@ -82,13 +85,11 @@ class PackedModel:
 
 
 def can_pack(model: SequenceModel) -> bool:
-    """Causal S5 layers with batch norm and frame decisions, float32 on the CPU."""
-    config = model.config
-    if config.cell != "s5" or config.ssm.bidirectional or not isinstance(model.head, ClassHead):
-        return False
+    """Layers around diagonal systems with batch norm, and frame decisions, float32 on the CPU."""
     plain = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
-    return plain and all(isinstance(layer, S5Layer) and isinstance(layer.norm, BatchNorm)
-                         and layer.seq.interpolation == "hold" for layer in model.layers)
+    return plain and isinstance(model.head, ClassHead) and all(
+        isinstance(layer.norm, BatchNorm) and layer.activation in KINDS and layer.norm_place != "between"
+        and layer.seq.diagonal_system() is not None for layer in model.layers)
 
 
 def pack(model: SequenceModel, step_rescale: float, rate: Tensor | None = None) -> PackedModel:
@@ -117,12 +118,13 @@ def _front(front: Bank, rate: Tensor) -> dict[str, np.ndarray]:
 
 
 def _layer(layer: S5Layer, step_rescale: float) -> dict[str, np.ndarray]:
-    seq = layer.seq
+    system = layer.seq.diagonal_system(step_rescale)
     gain, shift = _affine(layer.norm)
     g, s = (gain, shift) if layer.prenorm else (torch.ones_like(gain), torch.zeros_like(shift))
-    Lambda_bar, B_bar = seq._system(step_rescale)
-    B_bar = B_bar.double()
-    C, D, C_bias = seq._readout(), seq.D * g, seq.D * s
+    Lambda_bar = torch.cat([system.Lambda_bar.real, system.Lambda_bar.imag])  # (2P,)
+    B_bar = torch.cat([system.B_bar.real, system.B_bar.imag])  # (2P, H)
+    C, D = torch.cat([system.C.real, -system.C.imag], 1).float(), system.D.float()  # (H, 2P), (H,)
+    D, C_bias = D * g, D * s
     if layer.ssm_norm is not None:
         behind, offset = _affine(layer.ssm_norm)
         C, D, C_bias = behind[:, None] * C, behind * D, behind * C_bias + offset
@@ -133,11 +135,6 @@ def _layer(layer: S5Layer, step_rescale: float) -> dict[str, np.ndarray]:
             dense = getattr(layer, dense)
             parts |= {name: panels(dense.weight.numpy()), f"{name}_bias": _vector(dense.bias)}
     return parts if layer.prenorm else parts | {"gain": _vector(gain), "shift": _vector(shift)}
-
-
-def _kind(layer: S5Layer) -> int:
-    return {"gelu": kernel.UNGATED, "half_glu1": kernel.GATED_GELU, "half_glu2": kernel.GATED_SSM,
-            "full_glu": kernel.GATED_PRODUCT}[layer.activation]
 
 
 def _affine(norm: BatchNorm) -> tuple[Tensor, Tensor]:

@@ -42,12 +42,9 @@ def engine_for(bundle: Bundle, rate: float, n_streams: int) -> "CausalEngine | S
 
 def whole_clips_only(bundle: Bundle) -> str:
     """Why the model cannot carry its state on; empty for models that can."""
-    model = bundle.config.model
-    if model.cell != "s5":
-        return f"{model.cell} layers"
-    if model.ssm.bidirectional:
-        return "bidirectional"
-    return "" if getattr(model.head, "frame_logits", False) else "trained without frame decisions"
+    if reason := bundle.model.whole_clips():
+        return reason
+    return "" if getattr(bundle.config.model.head, "frame_logits", False) else "trained without frame decisions"
 
 
 class CausalEngine:

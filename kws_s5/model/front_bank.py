@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from kws_s5.config.model import BankFront
+from kws_s5.config.training import Role
 from kws_s5.errors import UserError
 from kws_s5.model.bank_design import TAPS, TOP, USABLE, discretise_modes, erb_decays, is_present, mel_frequencies
 from kws_s5.model.dense import dense
@@ -56,6 +57,7 @@ class Bank(nn.Module):
                 self.register_parameter(name, nn.Parameter(value))  # (M,)
             else:
                 self.register_buffer(name, value)
+        self.learnable = config.learnable
         self.norm = BatchNorm(config.n_modes)
         self.mask = FeatureMask(config.frame_rate)
         self.encoder = dense(config.n_modes, H)
@@ -84,6 +86,10 @@ class Bank(nn.Module):
         power = bank_power(u, samples, a, c, step.to(u.device), F=F, n_poles=self.n_poles)
         valid = None if lengths is None and len(rate) == 1 else frames
         return Features(self._encode(power, valid, rate), valid)
+
+    def parameter_roles(self) -> dict[str, Role]:
+        """Poles that learn train as those of the layers."""
+        return {"log_frequency": "pole", "log_decay": "pole"} if self.learnable else {}
 
     def initial_state(self, N: int, step_rescale: float | Tensor = 1.0) -> State:
         """State of N streams of one rate; holds the modes' coefficients for it. Raises UserError for several rates."""

@@ -1,14 +1,16 @@
-"""One S5 layer: norm -> S5 SSM -> nonlinearity -> plus the input (S5 paper, section 3 and appendix B).
+"""One layer: norm -> mixer -> nonlinearity -> plus the input (S5 paper, section 3 and appendix B, whose mixer is S5).
 
-With d = dropout, g = GELU (tanh form, as the official code), s = sigmoid and y the SSM's output:
+With d = dropout, g = GELU (tanh form, as the official code), s = sigmoid and y the mixer's output:
     full_glu    h = d(g(y)),  out1(h) * s(out2(h))
     half_glu1   h = d(g(y)),  h * s(out2(h))
     half_glu2   h = d(g(y)),  y * s(out2(h))
     gelu        d(g(y))
-The three gated forms are dropped out once more. Pre-norm normalises the SSM's input, post-norm the layer's output; with
-ssm_norm (not in the paper) y is the normalised output of the SSM.
-Dropout masks are shared over time: (N, 1, H).
+    none        d(y)                                relu   dropout(relu(y)), as in convolutional nets
+The three gated forms are dropped out once more. Pre-norm normalises the mixer's input, post-norm the layer's output,
+except with mixers whose norm stands between them and the nonlinearity; with ssm_norm (not in the paper) y is the
+normalised output of the mixer. Dropout masks are shared over time, (N, 1, H), except relu's.
 
+What a mixer is, and what it can do: mixers/protocol.py.
 Legend: N batch, L steps, H features, P stored states.
 """
 
@@ -16,20 +18,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kws_s5.config.model import Activation, Norm, SSMConfig
+from kws_s5.config.mixers import Mixer
+from kws_s5.config.model import Activation, Norm
+from kws_s5.errors import UserError
+from kws_s5.mixers.protocol import build_mixer
 from kws_s5.model.dense import dense
 from kws_s5.model.norm import BatchNorm, LayerNorm
 from kws_s5.ops.switch import compiled, ready
 from kws_s5.ssm.s5 import S5SSM
 
+GATED = ("full_glu", "half_glu1", "half_glu2")
+
 
 class S5Layer(nn.Module):
-    """x (N, L, H) -> (N, L, H)."""
+    """x (N, L, H) -> (N, L, H), around any mixer."""
 
     fuse: bool = True
     """On CPUs the whole layer runs as one operation where it can (layer/fused.py); False: never, the reference."""
 
-    def __init__(self, H: int, ssm: SSMConfig, *, activation: Activation = "half_glu1", dropout: float = 0.0,
+    def __init__(self, H: int, mixer: Mixer, *, activation: Activation = "half_glu1", dropout: float = 0.0,
                  norm: Norm = "batch", prenorm: bool = True, ssm_norm: bool = False,
                  norm_momentum: float = 0.95) -> None:
         """H: features in and out; dropout: probability; norm_momentum: see BatchNorm."""
@@ -37,10 +44,11 @@ class S5Layer(nn.Module):
         self.activation, self.dropout, self.prenorm = activation, dropout, prenorm
         self.norm = _norm(norm, H, norm_momentum)
         self.ssm_norm = _norm(norm, H, norm_momentum) if ssm_norm else None
-        self.seq = S5SSM(H, ssm)
+        self.seq = build_mixer(mixer, H)
+        self.norm_place = "between" if self.seq.norm_between else "before" if prenorm else "after"
         if activation == "full_glu":
             self.out1 = dense(H, H)
-        if activation != "gelu":
+        if activation in GATED:
             self.out2 = dense(H, H)
 
     def forward(self, x: Tensor, *, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0,
@@ -55,23 +63,33 @@ class S5Layer(nn.Module):
         """
         if self._can_fuse(x, step_rescale, dt):
             return self._fused(x, lengths, step_rescale)
-        u = self.norm(x, lengths) if self.prenorm else x
+        if dt is not None and not self.seq.takes_intervals:
+            raise UserError(f"model.mixer: {type(self.seq).__name__} takes no intervals between steps; "
+                            "use S5, or data without intervals")
+        u = self.norm(x, lengths) if self.norm_place == "before" else x
         y = self.seq(u, step_rescale=step_rescale, dt=dt, lengths=lengths)
-        y = y if self.ssm_norm is None else self.ssm_norm(y, lengths)
-        z = self._activate(y, x)
-        return z if self.prenorm else self.norm(z, lengths)
+        z = self._activate(self._normalised(y, lengths), x)
+        return self.norm(z, lengths) if self.norm_place == "after" else z
 
     def stream(self, x: Tensor, state: Tensor, *, step_rescale: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
-        """The next chunk of a stream, in evaluation mode: x (N, l, H), state (N, 2P) -> ((N, l, H), next state)."""
+        """The next chunk of a stream, in evaluation mode: x (N, l, H), mixer's state -> (N, l, H), the next state."""
         assert not self.training, "streams run in evaluation mode"
-        u = self.norm(x) if self.prenorm else x
-        y, state = self.seq(u, step_rescale=step_rescale, initial=state, return_state=True)
-        y = y if self.ssm_norm is None else self.ssm_norm(y)
-        z = self._activate(y, x)
-        return (z if self.prenorm else self.norm(z)), state.clone()  # a view would keep the whole chunk's states
+        u = self.norm(x) if self.norm_place == "before" else x
+        y, state = self.seq.stream(u, state, step_rescale=step_rescale)
+        z = self._activate(self._normalised(y), x)
+        return (self.norm(z) if self.norm_place == "after" else z), state
+
+    def _normalised(self, y: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """The mixer's output (N, L, H) through the norms that stand behind it."""
+        y = self.norm(y, lengths) if self.norm_place == "between" else y
+        return y if self.ssm_norm is None else self.ssm_norm(y, lengths)
 
     def _activate(self, y: Tensor, skip: Tensor) -> Tensor:
         """skip + nonlinearity(y), both (N, L, H)."""
+        if self.activation == "none":
+            return skip + self._drop(y)
+        if self.activation == "relu":
+            return skip + F.dropout(F.relu(y), self.dropout, self.training)
         h = self._drop(F.gelu(y, approximate="tanh"))
         if self.activation == "gelu":
             return skip + h
@@ -96,6 +114,8 @@ class S5Layer(nn.Module):
 
     def _can_fuse(self, x: Tensor, step_rescale: float | Tensor, dt: Tensor | None) -> bool:
         """Whether layer/fused.py has this layer: its usual form, one rate for all clips, float32 on a CPU."""
+        if not isinstance(self.seq, S5SSM):
+            return False
         usual = self.prenorm and isinstance(self.norm, BatchNorm) and self.activation in ("half_glu1", "half_glu2")
         held = dt is None and self.seq.interpolation == "hold" and not getattr(step_rescale, "ndim", 0)
         here = x.device.type == "cpu" and x.dtype == torch.float32 and x.shape[0] * x.shape[1] > 1

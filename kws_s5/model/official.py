@@ -54,7 +54,7 @@ def _translate(name: str, value: Tensor, model: SequenceModel) -> dict[str, Tens
     *path, leaf = name.split("/")
     if path[:1] == ["encoder"] and len(path) > 2 and path[1].startswith("layers_"):
         path = ["layers", path[1].removeprefix("layers_"), *path[2:]]
-        if leaf == "C" and model.config.ssm.bidirectional:
+        if leaf == "C" and getattr(model.config.mixer, "bidirectional", False):
             C1, C2 = value.chunk(2, dim=1)  # (H, P, 2) each
             return {".".join([*path, "C1"]): C1, ".".join([*path, "C2"]): C2}
     elif path == ["encoder", "encoder"]:

@@ -1,4 +1,4 @@
-"""The whole model: front -> S5 layers -> head, on whole clips and in a stream.
+"""The whole model: front -> layers -> head, on whole clips and in a stream.
 
     logits = model(x, lengths, step_rescale=train_rate / rate)
     state = model.initial_state(N, step_rescale)
@@ -17,8 +17,6 @@ from kws_s5.errors import UserError
 from kws_s5.model.front import Features, State, build_front
 from kws_s5.model.heads import ClassHead, build_head
 from kws_s5.model.layer import S5Layer
-from kws_s5.model.layer_conv import ConvLayer
-from kws_s5.model.layer_gru import GRULayer
 
 
 class SequenceModel(nn.Module):
@@ -60,7 +58,7 @@ class SequenceModel(nn.Module):
         return self.front(x, lengths, _number_if_equal(step_rescale, x), dt=dt)
 
     def body(self, features: Features) -> Features:
-        """Features through the S5 layers."""
+        """Features through the layers."""
         x, lengths = _full_precision(features.x), features.lengths
         for layer in self.layers:
             x = layer(x, lengths=lengths, step_rescale=features.step_rescale, dt=features.dt)
@@ -124,14 +122,14 @@ class SequenceModel(nn.Module):
         following |= {f"head.{k}": v for k, v in head.items()}
         return logits, {**state, **following}
 
+    def whole_clips(self) -> str:
+        """Why the layers need whole clips ("bidirectional"); empty: they can carry a state on."""
+        return next((layer.seq.whole_clips for layer in self.layers if layer.seq.whole_clips), "")
+
     def _require_streamable(self) -> None:
-        if self.config.cell != "s5":
-            raise UserError(f"model.cell = {self.config.cell!r}: this baseline runs on whole clips only")
-        if self.config.ssm.bidirectional:
-            raise UserError("ssm.bidirectional = True: this model needs the end of a clip before it can answer; "
-                            "stream a model trained with ssm.bidirectional = False")
-        if any(layer.seq.interpolation != "hold" for layer in self.layers):
-            raise UserError("interpolation = 'linear' looks back across chunks; streams need interpolation = 'hold'")
+        if reason := self.whole_clips():
+            raise UserError(f"model.mixer ({reason}): this model needs the end of a clip before it can answer; "
+                            "stream a model whose mixer does not")
         self._require_frame_logits()
 
     def _require_frame_logits(self) -> None:
@@ -145,14 +143,9 @@ def build_model(config: ModelConfig) -> SequenceModel:
     return SequenceModel(config)
 
 
-def _build_layer(config: ModelConfig) -> nn.Module:
-    norm = {"norm": config.norm, "prenorm": config.prenorm, "norm_momentum": config.norm_momentum}
-    if config.cell == "gru":
-        return GRULayer(config.d_model, **norm)
-    if config.cell == "conv":
-        return ConvLayer(config.d_model, dropout=config.dropout, **norm)
-    return S5Layer(config.d_model, config.ssm, activation=config.activation, dropout=config.dropout,
-                   ssm_norm=config.ssm_norm, **norm)
+def _build_layer(config: ModelConfig) -> S5Layer:
+    return S5Layer(config.d_model, config.mixer, activation=config.activation, dropout=config.dropout, norm=config.norm,
+                   prenorm=config.prenorm, ssm_norm=config.ssm_norm, norm_momentum=config.norm_momentum)
 
 
 def _none_if_full(lengths: Tensor | None, x: Tensor) -> Tensor | None:

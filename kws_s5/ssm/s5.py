@@ -17,12 +17,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from kws_s5.config import SSMConfig
+from kws_s5.config import S5Mixer
+from kws_s5.config.training import Role
 from kws_s5.ops.discrete.hold import fits, hold
 from kws_s5.ops.scan.choice import scan
 from kws_s5.ops.scan.grid import scan_grid
 from kws_s5.ops.scan.reference import multiply
 from kws_s5.ops.switch import compiled
+from kws_s5.ssm.diagonal import DiagonalSystem
 from kws_s5.ssm.discretize import discretize
 from kws_s5.ssm.hippo import make_dplr_hippo_blocks
 from kws_s5.ssm.init import init_B, init_C, init_log_step
@@ -36,15 +38,18 @@ CLIP = -1e-4  # largest real part with eigenvalues="clip", as in the official co
 class S5SSM(nn.Module):
     """Linear SSM (N, L, H) -> (N, L, H); optionally bidirectional, at any step size, with state carried over.
 
-    With ``eigenvalues="exp"`` the parameter Lambda_re holds log(-Re Lambda).
+    With ``eigenvalues="exp"`` the parameter Lambda_re holds log(-Re Lambda). Keeps the contract of mixers/protocol.py.
     """
+
+    takes_intervals = True
+    norm_between = False
 
     interpolation: Literal["hold", "linear"] = "hold"
     """Evaluation at a lower rate: what the input does between two samples (interpolation.py). ``step`` always holds."""
     mask_above_nyquist: bool = False
     """Evaluation at a lower rate: silence modes that it would alias."""
 
-    def __init__(self, H: int, ssm: SSMConfig) -> None:
+    def __init__(self, H: int, ssm: S5Mixer) -> None:
         super().__init__()
         self.ssm = ssm
         self._system_memo, self._readout_memo = Memo(), Memo()
@@ -58,6 +63,18 @@ class S5SSM(nn.Module):
             setattr(self, name, _parameter(torch.view_as_real(init_C(H, V, ssm.C_init))))  # (H, P, 2)
         self.D = _parameter(torch.randn(H, dtype=torch.float64))  # (H,)
         self.log_step = _parameter(init_log_step(self.P, ssm.dt_min, ssm.dt_max))  # (P, 1)
+
+    def parameter_roles(self) -> dict[str, Role]:
+        """As the published optimiser groups tell them apart (training/optim.py)."""
+        return {"Lambda_re": "pole", "Lambda_im": "pole", "log_step": "step", "B": "input", "D": "output",
+                **dict.fromkeys(self.readouts, "output")}
+
+    @property
+    def whole_clips(self) -> str:
+        """Why it cannot run step by step; empty: it can."""
+        if self.ssm.bidirectional:
+            return "bidirectional"
+        return "" if self.interpolation == "hold" else "interpolation = 'linear' looks back across chunks"
 
     @property
     def readouts(self) -> tuple[str, ...]:
@@ -109,6 +126,22 @@ class S5SSM(nn.Module):
     def initial_state(self, N: int) -> Tensor:
         """Zero state (N, 2P)."""
         return self.D.new_zeros(N, 2 * self.P)
+
+    def stream(self, u: Tensor, state: Tensor, *, step_rescale: float | Tensor = 1.0) -> tuple[Tensor, Tensor]:
+        """The next chunk of a stream: u (N, l, H), state (N, 2P) -> ys (N, l, H) and the next state."""
+        ys, state = self(u, step_rescale=step_rescale, initial=state, return_state=True)
+        return ys, state.clone()  # a view would keep the whole chunk's states
+
+    def diagonal_system(self, step_rescale: float = 1.0) -> DiagonalSystem | None:
+        """The discrete system in double precision; None where it needs whole clips."""
+        if self.whole_clips:
+            return None
+        poles = (part.detach().double() for part in self.Lambda())
+        parts = discretize(*poles, self._Delta(step_rescale).detach(), self.ssm.discretization)
+        Lambda_bar, gamma = torch.complex(*parts[:2]), torch.complex(*parts[2:])
+        B, C = (torch.view_as_complex(x.detach().double()) for x in (self.B, self.C))
+        C = 2 * C if self.ssm.conj_sym else C
+        return DiagonalSystem(Lambda_bar, gamma[:, None] * B, C, self.D.detach().double())
 
     def Lambda(self) -> tuple[Tensor, Tensor]:
         """Real and imaginary parts (P,) of the eigenvalues in continuous time, after the chosen parameterisation."""

@@ -1,29 +1,27 @@
-"""Which parameter trains how: groups as a table of patterns, AdamW over them, and the learning rate of every step.
+"""Which parameter trains how: groups from the roles that modules declare, AdamW, and the learning rate of every step.
 
-The published layouts (official code of the S5 paper) put the parameters of the state space models in groups of their
-own; everything not listed, norm scales and biases included, is "regular". A group is a learning rate and a decay:
+A module that holds parameters with a role in a state space model says so where they are born (``parameter_roles``, in
+mixers/protocol.py). The published layouts (official code of the S5 paper) put some roles in groups of their own;
+everything else, norm scales and biases included, is "regular". A group is a learning rate and a decay:
     ssm         ssm_lr, no decay         ssm_decay   ssm_lr, weight_decay         regular   lr, weight_decay
 """
 
 import math
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 import torch
 from torch import nn
 
 from kws_s5.config import OptimConfig
+from kws_s5.config.training import Role
 
 SSM, SSM_DECAY, REGULAR = "ssm", "ssm_decay", "regular"
-LOG_STEP = "layers.*.seq.log_step"
-POLES = {"layers.*.seq.Lambda_re": SSM, "layers.*.seq.Lambda_im": SSM, LOG_STEP: SSM}
-LAYOUTS: dict[str, dict[str, str]] = {
-    "standard": {**POLES, "layers.*.seq.B": SSM},
-    "BandCdecay": {**POLES, "layers.*.seq.B": SSM_DECAY},
-    "BfastandCdecay": {**POLES},
-    "noBCdecay": {**POLES, "layers.*.seq.B": SSM, "layers.*.seq.C*": SSM, "layers.*.seq.D": SSM},
+LAYOUTS: dict[str, dict[Role, str]] = {
+    "standard": {"pole": SSM, "step": SSM, "input": SSM},
+    "BandCdecay": {"pole": SSM, "step": SSM, "input": SSM_DECAY},
+    "BfastandCdecay": {"pole": SSM, "step": SSM},
+    "noBCdecay": {"pole": SSM, "step": SSM, "input": SSM, "output": SSM},
 }
-FRONT_POLES = {"front.log_decay": SSM, "front.log_frequency": SSM}
 
 
 @dataclass(frozen=True)
@@ -36,32 +34,28 @@ class Group:
     parameters: tuple[str, ...]
 
 
-def rules(config: OptimConfig) -> dict[str, str]:
-    """Pattern of a parameter's name -> group, for the layout and ``dt_global`` of the config."""
-    table = {**LAYOUTS[config.groups], **FRONT_POLES}
-    if config.dt_global:
-        table[LOG_STEP] = REGULAR
-    return table
+def parameter_roles(model: nn.Module) -> dict[str, Role]:
+    """Name of a parameter -> the role that its module declares, for those that have one."""
+    found: dict[str, Role] = {}
+    for path, module in model.named_modules():
+        roles = module.parameter_roles() if hasattr(module, "parameter_roles") else {}
+        own = dict(module.named_parameters())
+        assert not roles.keys() - own.keys(), f"{path}: roles of {sorted(roles.keys() - own.keys())}, which it has not"
+        found |= {f"{path}.{name}" if path else name: role for name, role in roles.items()}
+    return found
 
 
 def parameter_groups(model: nn.Module, config: OptimConfig) -> list[Group]:
     """The groups that are not empty, each trainable parameter of ``model`` in exactly one."""
-    table = rules(config)
+    layout = LAYOUTS[config.groups] | ({"step": REGULAR} if config.dt_global else {})
+    roles = parameter_roles(model)
     members: dict[str, list[str]] = {SSM: [], SSM_DECAY: [], REGULAR: []}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            groups = {group for pattern, group in table.items() if fnmatchcase(name, pattern)}
-            assert len(groups) <= 1, f"{name} is in {groups}"
-            members[groups.pop() if groups else REGULAR].append(name)
+            members[layout.get(roles.get(name), REGULAR)].append(name)
     settings = {SSM: (config.ssm_lr, 0.0), SSM_DECAY: (config.ssm_lr, config.weight_decay),
                 REGULAR: (config.lr, config.weight_decay)}
     return [Group(name, *settings[name], tuple(names)) for name, names in members.items() if names]
-
-
-def unmatched(model: nn.Module, config: OptimConfig) -> list[str]:
-    """Patterns of the layout that name no parameter of ``model``: a slip, unless the model has no such part."""
-    names = [name for name, _ in model.named_parameters()]
-    return [pattern for pattern in rules(config) if not any(fnmatchcase(name, pattern) for name in names)]
 
 
 def build_optimizer(model: nn.Module, config: OptimConfig, *, mixed: bool = False) -> torch.optim.AdamW:

@@ -27,7 +27,8 @@ def test_no_float_of_a_run_may_be_nan_or_infinite(value: float) -> None:
     """Set past the fields' own checks, one at a time."""
     parts = {"model": ModelConfig(front=BankFront()), "data": KeywordData(), "augment": AugmentConfig(),
              "optim": OptimConfig(), "training": TrainingConfig()}
-    parts |= {"model.front": parts["model"].front, "model.ssm": parts["model"].ssm, "model.head": parts["model"].head}
+    model = parts["model"]
+    parts |= {"model.front": model.front, "model.mixer": model.mixer, "model.head": model.head}
     tried = 0
     for name, part in parts.items():
         for field in dataclasses.fields(part):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kws_s5.config import BankFront, ClassHead, LraData, ModelConfig, RunConfig, SSMConfig, from_dict, to_dict
+from kws_s5.config import BankFront, ClassHead, LraData, ModelConfig, RunConfig, S5Mixer, from_dict, to_dict
 from kws_s5.errors import UserError
 
 
@@ -16,7 +16,7 @@ def through_json(config: RunConfig) -> RunConfig:
 
 
 def test_config_survives_json() -> None:
-    model = ModelConfig(front=BankFront(n_modes=48), head=ClassHead(frame_logits=True), ssm=SSMConfig(blocks=4))
+    model = ModelConfig(front=BankFront(n_modes=48), head=ClassHead(frame_logits=True), mixer=S5Mixer(blocks=4))
     config = RunConfig(name="x", model=model, data=LraData(task="text"))
     assert through_json(config) == config
     assert through_json(RunConfig()) == RunConfig()
@@ -35,7 +35,7 @@ def test_configs_of_older_models_load_with_the_names_of_then() -> None:
         (lambda d: d["model"].update(d_model="wide"), "config.model.d_model"),
         (lambda d: d["model"].update(prenorm=1), "config.model.prenorm"),
         (lambda d: d["model"]["front"].update(kind="Nope"), "config.model.front.kind"),
-        (lambda d: d["model"]["ssm"].update(blocks=7), "ssm.blocks"),
+        (lambda d: d["model"]["mixer"].update(blocks=7), "mixer.blocks"),
         (lambda d: d["data"].update(on_bad_file="maybe"), "on_bad_file"),
         (lambda d: d["augment"].update(noise_snr=[1.0]), "expected 2 values"),
         (lambda d: d["data"].update(rate=1e9), "data.rate"),

@@ -6,7 +6,7 @@ import torch
 
 from kws_s5.audio.files import save_wav
 from kws_s5.bundle import Bundle
-from kws_s5.config import KeywordData, LinearFront, ModelConfig, RunConfig, SSMConfig
+from kws_s5.config import KeywordData, LinearFront, ModelConfig, RunConfig, S5Mixer
 from kws_s5.model.sequence import build_model
 
 RATE = 16000
@@ -47,7 +47,7 @@ def make_bundle(tmp_path):
         data = KeywordData(root=str(root), seconds=SECONDS, cache=str(tmp_path / "cache"), rate=RATE,
                            validation_percent=25.0, test_percent=25.0)
         model = ModelConfig(d_model=6, n_layers=2, front=front, n_outputs=len(labels), rate=RATE,
-                            ssm=SSMConfig(ssm_size=8, blocks=1, **ssm))
+                            mixer=S5Mixer(ssm_size=8, blocks=1, **ssm))
         config = RunConfig(name="tiny", data=data, model=model)
         return Bundle(build_model(model).eval(), config, labels=labels, note="tones")
 

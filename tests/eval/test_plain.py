@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kws_s5.bundle import Bundle
-from kws_s5.config import ModelConfig, PendulumData, RunConfig, SSMConfig, TokenFront
+from kws_s5.config import ModelConfig, PendulumData, RunConfig, S5Mixer, TokenFront
 from kws_s5.config.model import FrameFront, GaussianHead
 from kws_s5.data.batch import Example
 from kws_s5.data.build import build
@@ -15,12 +15,12 @@ from kws_s5.eval.cli import main
 from kws_s5.eval.evaluate import evaluate_plain
 from kws_s5.model.sequence import build_model
 
-SSM = SSMConfig(ssm_size=8, blocks=1)
+SSM = S5Mixer(ssm_size=8, blocks=1)
 
 
 def test_accuracy_of_token_sequences_is_counted_over_all_batches():
     torch.manual_seed(0)
-    model = ModelConfig(d_model=4, n_layers=1, front=TokenFront(vocab_size=5), n_outputs=3, ssm=SSM)
+    model = ModelConfig(d_model=4, n_layers=1, front=TokenFront(vocab_size=5), n_outputs=3, mixer=SSM)
     bundle = Bundle(build_model(model).eval(), RunConfig(model=model))
     dataset = [Example(torch.randint(5, (4 + i,)), torch.tensor(i % 3)) for i in range(7)]
     with torch.no_grad():
@@ -36,7 +36,7 @@ def test_the_pendulum_is_judged_by_its_squared_error_from_the_command_line(tmp_p
     data = PendulumData(n_train=2, n_validation=2, n_test=3, n_frames=8, n_observed=5, cache=str(tmp_path / "cache"))
     splits = build(data)
     model = ModelConfig(d_model=4, n_layers=1, front=FrameFront(), head=GaussianHead(hidden=4), norm="layer",
-                        n_outputs=splits.n_outputs, ssm=SSM)
+                        n_outputs=splits.n_outputs, mixer=SSM)
     bundle = Bundle(build_model(model).eval(), RunConfig(name="pendulum", data=data, model=model))
     bundle.save(tmp_path / "run" / "model.safetensors")
     with torch.no_grad():

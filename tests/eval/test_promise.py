@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from kws_s5.config import LinearFront, ModelConfig, SSMConfig
+from kws_s5.config import LinearFront, ModelConfig, S5Mixer
 from kws_s5.data.batch import collate
 from kws_s5.eval.evaluate import evaluate
 from kws_s5.eval.protocol import Condition
@@ -20,7 +20,7 @@ def test_rescaling_keeps_the_accuracy_at_other_rates_and_its_absence_loses_it(tm
     bundle = make_bundle(folder, labels=WORDS)
     torch.manual_seed(0)
     bundle.model = build_model(ModelConfig(d_model=12, n_layers=1, n_outputs=3, rate=16000, norm_momentum=0.8,
-                                           front=LinearFront(gain=3.0), ssm=SSMConfig(ssm_size=32, blocks=4)))
+                                           front=LinearFront(gain=3.0), mixer=S5Mixer(ssm_size=32, blocks=4)))
     dataset = from_folder(bundle, folder).dataset
     train(bundle.model, collate([dataset[i] for i in range(len(dataset))]))
     kept = evaluate(bundle, dataset, [

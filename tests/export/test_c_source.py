@@ -10,6 +10,7 @@ import torch
 
 from kws_s5.audio.resample import resample
 from kws_s5.bundle import Bundle
+from kws_s5.config import S4DMixer
 from kws_s5.errors import UserError
 from kws_s5.export.c_source import write_c
 from kws_s5.export.cli import main
@@ -78,7 +79,7 @@ def test_bytes_for_weights_keep_the_decisions(shipped, speech, tmp_path) -> None
 @needs_gcc
 @pytest.mark.parametrize("options", [
     {"activation": "full_glu"}, {"activation": "half_glu2", "norm": "layer"}, {"activation": "gelu", "prenorm": False},
-    {"ssm_norm": True}, {"ssm_norm": True, "norm": "layer"}, {"n_layers": 0}, {"head": {"pooling": "last"}},
+    {"ssm_norm": True}, {"ssm_norm": True, "norm": "layer"}, {"mixer": S4DMixer(4)}, {"n_layers": 0}, {"head": {"pooling": "last"}},
     {"front": {"absent": "mean", "n_poles": 3}}, {"ssm": {"conj_sym": False, "discretization": "bilinear"}},
 ], ids=str)
 def test_every_kind_of_layer_is_translated(make_bundle, tmp_path, options) -> None:
@@ -108,6 +109,12 @@ def test_the_command_writes_four_files_and_refuses_what_it_cannot_write(tmp_path
     assert main(["commands12", "--to", "c", "--out", str(tmp_path), "--weights", "int6"]) == 2
     assert main(["commands12", "--to", "c", "--out", str(tmp_path), "--rate", "50"]) == 2
     assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_a_nonlinearity_that_the_code_has_not_is_refused(make_bundle, tmp_path) -> None:
+    with pytest.raises(UserError, match="model.activation = relu: C code has gelu"):
+        write_c(make_bundle(activation="relu"), tmp_path, rate=16000.0)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_model_with_nan_is_refused(make_bundle, tmp_path) -> None:

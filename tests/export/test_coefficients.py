@@ -22,7 +22,6 @@ from kws_s5.export.coefficients import (
 from kws_s5.model import bank_design, front_bank, norm
 from kws_s5.ops.bank import frames as bank_frames
 from kws_s5.ops.bank import vector as bank_vector
-from kws_s5.ssm import s5
 
 
 @pytest.mark.parametrize("n_poles", [1, 2, 3])
@@ -43,8 +42,8 @@ def test_the_constants_are_those_of_the_model() -> None:
     assert (TAPS, GRID, EXPONENT) == (bank_design.TAPS, bank_design.GRID, bank_design.EXPONENT)
     assert (BAND, USABLE) == (bank_design.BAND, bank_design.USABLE)
     assert (TOLERANCE, OFFSET, SINE) == (bank_frames.TOLERANCE, bank_vector.OFFSET, front_bank.SINE)
-    ours = (short_constants.BATCH_EPSILON, short_constants.LAYER_EPSILON, short_constants.CLIP)
-    assert ours == (norm.BATCH_EPSILON, norm.LAYER_EPSILON, s5.CLIP)
+    ours = (short_constants.BATCH_EPSILON, short_constants.LAYER_EPSILON)
+    assert ours == (norm.BATCH_EPSILON, norm.LAYER_EPSILON)
 
 
 def test_elimination_solves_hermitian_systems() -> None:

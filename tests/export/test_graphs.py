@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kws_s5.config import S4DMixer
 from kws_s5.export.export import constants_of
 from kws_s5.export.model_graph import clip_graph, step_graph, zero_state
 
@@ -21,6 +22,9 @@ KINDS = {
     "layer norm there, half_glu2": {"ssm_norm": True, "norm": "layer", "activation": "half_glu2"},
     "clip, both halves, gain": {"ssm": {"eigenvalues": "clip", "conj_sym": False}, "front": {"gain": 2.0}},
     "no layers, absent modes": {"n_layers": 0, "front": {"absent": "mean"}},
+    "S4D": {"mixer": S4DMixer(n_states=6, dt_min=0.01, dt_max=0.5), "ssm_norm": True},
+    "bilinear S4D, relu": {"mixer": S4DMixer(4, "inv", "bilinear"), "activation": "relu"},
+    "no nonlinearity, post-norm": {"activation": "none", "prenorm": False},
 }
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from kws_s5.config import GRUMixer, S4DMixer
 from kws_s5.errors import UserError
 from kws_s5.export.export import constants_of
 from kws_s5.export.numpy_step import Step
@@ -19,6 +20,9 @@ KINDS = {
     "exp, absent modes": {"ssm": {"eigenvalues": "exp"}, "front": {"absent": "mean", "gain": 2.0}},
     "clip, both halves": {"ssm": {"eigenvalues": "clip", "conj_sym": False}},
     "no layers": {"n_layers": 0},
+    "S4D": {"mixer": S4DMixer(n_states=6, dt_min=0.01, dt_max=0.5), "ssm_norm": True},
+    "bilinear S4D, relu": {"mixer": S4DMixer(4, "inv", "bilinear"), "activation": "relu"},
+    "no nonlinearity, post-norm": {"activation": "none", "prenorm": False},
 }
 
 
@@ -49,3 +53,5 @@ def test_it_equals_torch_with_the_shipped_weights_at_44_khz_in_pieces(shipped, s
 def test_other_models_are_refused_in_one_line(make_bundle) -> None:
     with pytest.raises(UserError, match="bidirectional"):
         constants_of(make_bundle(ssm={"bidirectional": True}, head={"frame_logits": False}))
+    with pytest.raises(UserError, match="its mixer is a GRUMixer"):
+        constants_of(make_bundle(mixer=GRUMixer()))

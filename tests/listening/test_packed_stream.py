@@ -9,23 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kws_s5.bundle import load
-from kws_s5.config import BankFront, ClassHead, LinearFront, LogMelFront, ModelConfig, SSMConfig
+from kws_s5.config import BankFront, ClassHead, LinearFront, LogMelFront, ModelConfig, S4DMixer, S5Mixer
 from kws_s5.listening.packed_stream import PackedStream
 from kws_s5.model.sequence import build_model
 
-SSM = SSMConfig(ssm_size=8, blocks=2, dt_max=0.5)
-BASE = ModelConfig(d_model=6, n_layers=3, ssm=SSM, n_outputs=3, rate=8000.0, front=BankFront(n_modes=5, f_max=3000),
+SSM = S5Mixer(ssm_size=8, blocks=2, dt_max=0.5)
+BASE = ModelConfig(d_model=6, n_layers=3, mixer=SSM, n_outputs=3, rate=8000.0, front=BankFront(n_modes=5, f_max=3000),
                    head=ClassHead(frame_logits=True, window=0.2))
 VARIANTS = {
     "bank": {}, "absent modes": {"front": BankFront(n_modes=5, f_max=3900)}, "post-norm": {"prenorm": False},
     "linear": {"front": LinearFront(), "rate": 400.0}, "log-mel": {"front": LogMelFront(n_mels=5)},
     "full_glu": {"activation": "full_glu"}, "half_glu2": {"activation": "half_glu2"}, "gelu": {"activation": "gelu"},
-    "bilinear exp": {"ssm": replace(SSM, discretization="bilinear", eigenvalues="exp")},
-    "all states": {"ssm": replace(SSM, conj_sym=False)}, "no layers": {"n_layers": 0},
+    "bilinear exp": {"mixer": replace(SSM, discretization="bilinear", eigenvalues="exp")},
+    "all states": {"mixer": replace(SSM, conj_sym=False)}, "no layers": {"n_layers": 0},
     "last": {"head": ClassHead("last", frame_logits=True)},
     "norm behind the SSM": {"ssm_norm": True}, "both behind": {"ssm_norm": True, "prenorm": False},
-    "wide": {"d_model": 70, "ssm": replace(SSM, ssm_size=36)},
-    "many outputs": {"n_outputs": 40},
+    "wide": {"d_model": 70, "mixer": replace(SSM, ssm_size=36)},
+    "many outputs": {"n_outputs": 40}, "S4D": {"mixer": S4DMixer(n_states=6, dt_max=0.5), "ssm_norm": True},
 }
 
 

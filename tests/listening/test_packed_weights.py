@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import torch
 
-from kws_s5.config import BankFront, ClassHead, ModelConfig, SSMConfig
+from kws_s5.config import BankFront, ClassHead, GRUMixer, ModelConfig, S4DMixer, S5Mixer
 from kws_s5.listening.packed_weights import can_pack, pack
 from kws_s5.model.sequence import build_model
 
-SSM = SSMConfig(ssm_size=8, blocks=2, dt_max=0.5)
-BASE = ModelConfig(d_model=6, n_layers=3, ssm=SSM, n_outputs=3, rate=8000.0, front=BankFront(n_modes=5, f_max=3000),
+SSM = S5Mixer(ssm_size=8, blocks=2, dt_max=0.5)
+BASE = ModelConfig(d_model=6, n_layers=3, mixer=SSM, n_outputs=3, rate=8000.0, front=BankFront(n_modes=5, f_max=3000),
                    head=ClassHead(frame_logits=True, window=0.2))
 RATE = torch.tensor([8000.0], dtype=torch.float64)
 
@@ -57,5 +57,7 @@ def test_what_cannot_be_packed_is_told() -> None:
     assert can_pack(make())
     assert not can_pack(make().double())
     assert not can_pack(make(norm="layer"))
-    assert not can_pack(make(cell="gru"))
-    assert not can_pack(make(ssm=replace(SSM, bidirectional=True)))
+    assert can_pack(make(mixer=S4DMixer(n_states=4)))
+    assert not can_pack(make(mixer=GRUMixer()))
+    assert not can_pack(make(activation="relu"))
+    assert not can_pack(make(mixer=replace(SSM, bidirectional=True)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from kws_s5.bundle import Bundle
-from kws_s5.config import BankFront, ClassHead, KeywordData, LinearFront, LogMelFront, ModelConfig, RunConfig, SSMConfig
+from kws_s5.config import BankFront, ClassHead, KeywordData, LinearFront, LogMelFront, ModelConfig, RunConfig, S5Mixer
 from kws_s5.errors import UserError
 from kws_s5.listening.session import StreamingSession
 from kws_s5.model.sequence import build_model
@@ -22,7 +22,7 @@ SECONDS = 1.3
 def make(front=BankFront(n_modes=6), head=ClassHead(frame_logits=True, window=0.3), **ssm) -> Bundle:  # noqa: B008
     torch.manual_seed(0)
     model = ModelConfig(d_model=6, n_layers=2, front=front, head=head, n_outputs=3, rate=RATE,
-                        ssm=SSMConfig(ssm_size=8, blocks=2, dt_min=0.01, dt_max=0.5, **ssm))
+                        mixer=S5Mixer(ssm_size=8, blocks=2, dt_min=0.01, dt_max=0.5, **ssm))
     config = RunConfig(name="tiny", data=KeywordData(seconds=0.5, rate=RATE), model=model)
     return Bundle(build_model(model).eval(), config, labels=("yes", "no", "_unknown_"))
 

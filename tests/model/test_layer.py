@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kws_s5.config import SSMConfig
+from kws_s5.config import S5Mixer
 from kws_s5.model.layer import S5Layer
 
 N, L, H = 2, 13, 6
@@ -13,7 +13,7 @@ ACTIVATIONS = ["full_glu", "half_glu1", "half_glu2", "gelu"]
 def make(**kwargs: object) -> S5Layer:
     torch.manual_seed(1)
     bidirectional = bool(kwargs.pop("bidirectional", False))
-    layer = S5Layer(H, SSMConfig(ssm_size=8, blocks=2, bidirectional=bidirectional), **kwargs)
+    layer = S5Layer(H, S5Mixer(ssm_size=8, blocks=2, bidirectional=bidirectional), **kwargs)
     with torch.no_grad():
         for name, p in layer.named_parameters():
             if not name.startswith("seq"):
@@ -54,11 +54,11 @@ def test_each_activation_has_only_the_weights_it_needs() -> None:
 
 def test_new_gates_begin_lecun_normal_without_bias() -> None:
     torch.manual_seed(0)
-    weight = S5Layer(400, SSMConfig(ssm_size=8, blocks=2)).out2.weight
+    weight = S5Layer(400, S5Mixer(ssm_size=8, blocks=2)).out2.weight
     assert weight.var().item() * 400 == pytest.approx(1, rel=0.02)
     assert weight.abs().max().item() <= 2 / 0.8796 / 20 + 1e-6  # cut at two sigma
     assert not make(activation="gelu").seq.D.isnan().any()
-    assert S5Layer(4, SSMConfig(ssm_size=8, blocks=2)).out2.bias.abs().max() == 0
+    assert S5Layer(4, S5Mixer(ssm_size=8, blocks=2)).out2.bias.abs().max() == 0
 
 
 def test_dropout_masks_are_shared_over_time_and_differ_between_clips() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from kws_s5.config import ClassHead, LinearFront, ModelConfig, PairHead, SSMConfig, TokenFront
+from kws_s5.config import ClassHead, LinearFront, ModelConfig, PairHead, S5Mixer, TokenFront
 from kws_s5.errors import UserError
 from kws_s5.model import build_model, load_official
 
@@ -16,9 +16,9 @@ GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.npz"))
 
 def golden_model(arrays: dict[str, np.ndarray]) -> torch.nn.Module:
     c = json.loads(bytes(arrays["config"]).decode())
-    ssm = SSMConfig(ssm_size=c["P"], blocks=c["J"], C_init=c["C_init"], discretization=c["disc"],
+    ssm = S5Mixer(ssm_size=c["P"], blocks=c["J"], C_init=c["C_init"], discretization=c["disc"],
                     bidirectional=c["bidir"], eigenvalues="clip" if c["clip"] else "free")
-    config = ModelConfig(d_model=c["H"], n_layers=c["depth"], front=LinearFront(), ssm=ssm, activation=c["act"],
+    config = ModelConfig(d_model=c["H"], n_layers=c["depth"], front=LinearFront(), mixer=ssm, activation=c["act"],
                          norm="batch" if c["bn"] else "layer", prenorm=c["prenorm"], n_outputs=c["ncls"])
     model = build_model(config).eval()
     load_official(model, tree(arrays, "params/"), tree(arrays, "batch_stats/"))
@@ -71,8 +71,8 @@ def test_nested_trees_and_tokens_and_pairs_load() -> None:
     np.testing.assert_allclose(model(tokens).detach().numpy()[0], gelu @ W2 + 1, atol=1e-5)
 
 
-def bidirectional(ssm_size: int, blocks: int) -> SSMConfig:
-    return SSMConfig(ssm_size=ssm_size, blocks=blocks, bidirectional=True)
+def bidirectional(ssm_size: int, blocks: int) -> S5Mixer:
+    return S5Mixer(ssm_size=ssm_size, blocks=blocks, bidirectional=True)
 
 
 PUBLISHED = {

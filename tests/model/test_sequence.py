@@ -12,14 +12,14 @@ from kws_s5.config import (
     LinearFront,
     ModelConfig,
     PairHead,
-    SSMConfig,
+    S5Mixer,
     TokenFront,
 )
 from kws_s5.errors import UserError
 from kws_s5.model import build_model
 
-SSM = SSMConfig(ssm_size=8, blocks=2)
-BASE = ModelConfig(d_model=6, n_layers=2, ssm=SSM, n_outputs=3, rate=100.0)
+SSM = S5Mixer(ssm_size=8, blocks=2)
+BASE = ModelConfig(d_model=6, n_layers=2, mixer=SSM, n_outputs=3, rate=100.0)
 LENGTHS = torch.tensor([20, 7, 13])
 
 
@@ -35,8 +35,8 @@ def make(config: ModelConfig = BASE, **changes: object) -> torch.nn.Module:
 
 def variants() -> list[ModelConfig]:
     two_way = replace(SSM, bidirectional=True)
-    return [BASE, replace(BASE, ssm=two_way), replace(BASE, ssm=two_way, norm="layer", prenorm=False),
-            replace(BASE, head=ClassHead(pooling="last")), replace(BASE, front=TokenFront(11), ssm=two_way),
+    return [BASE, replace(BASE, mixer=two_way), replace(BASE, mixer=two_way, norm="layer", prenorm=False),
+            replace(BASE, head=ClassHead(pooling="last")), replace(BASE, front=TokenFront(11), mixer=two_way),
             replace(BASE, ssm_norm=True)]
 
 
@@ -60,7 +60,7 @@ def test_padding_does_not_change_logits(config: ModelConfig, training: bool) -> 
 
 
 def test_gradients_do_not_see_padding() -> None:
-    x, model = torch.randn(3, 20, 1, requires_grad=True), make(ssm=replace(SSM, bidirectional=True)).train()
+    x, model = torch.randn(3, 20, 1, requires_grad=True), make(mixer=replace(SSM, bidirectional=True)).train()
     model(x, LENGTHS).square().sum().backward()
     for row, length in enumerate(LENGTHS):
         assert x.grad[row, :length].abs().min() > 0 and x.grad[row, length:].abs().sum() == 0
@@ -86,7 +86,7 @@ def test_each_clip_has_its_own_rate() -> None:
 
 
 def test_a_slow_sound_sampled_at_half_the_rate_gives_nearly_the_same_logits() -> None:
-    model = make(ssm=replace(SSM, dt_max=0.01, bidirectional=True), norm="layer").eval()
+    model = make(mixer=replace(SSM, dt_max=0.01, bidirectional=True), norm="layer").eval()
     t = torch.arange(4000)[None, :, None]
     x = torch.sin(2 * torch.pi * t / 500) + torch.sin(2 * torch.pi * t / 870)
     full, half = model(x), model(x[:, ::2], step_rescale=2.0)
@@ -100,7 +100,7 @@ def test_intervals_of_two_equal_a_step_rescale_of_two() -> None:
 
 
 def test_regression_gives_mean_and_variance_at_every_step() -> None:
-    ssm = SSMConfig(ssm_size=16, blocks=8, dt_min=0.01)
+    ssm = S5Mixer(ssm_size=16, blocks=8, dt_min=0.01)
     config = ModelConfig(30, 4, FrameFront(), ssm, GaussianHead(), "half_glu2", "layer", False, n_outputs=2)
     mean, variance = make(config).train()(torch.rand(2, 9, 576), dt=torch.ones(2, 9))
     assert mean.shape == variance.shape == (2, 9, 2) and (variance > 0).all()
@@ -150,6 +150,6 @@ def test_models_without_layers_or_outputs() -> None:
 
 
 def test_every_weight_gets_a_gradient() -> None:
-    model = make(ssm=replace(SSM, bidirectional=True), activation="full_glu", front=LinearFront(gain=2.4)).train()
+    model = make(mixer=replace(SSM, bidirectional=True), activation="full_glu", front=LinearFront(gain=2.4)).train()
     model(torch.randn(3, 20, 1), LENGTHS).square().sum().backward()
     assert not [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from kws_s5.config import ClassHead, LinearFront, ModelConfig, SSMConfig, TokenFront
+from kws_s5.config import ClassHead, LinearFront, ModelConfig, S5Mixer, TokenFront
 from kws_s5.errors import UserError
 from kws_s5.model import SequenceModel, build_model
 
-SSM = SSMConfig(ssm_size=8, blocks=2, dt_max=0.05)
-BASE = ModelConfig(d_model=6, n_layers=3, ssm=SSM, n_outputs=3, rate=100.0,
+SSM = S5Mixer(ssm_size=8, blocks=2, dt_max=0.05)
+BASE = ModelConfig(d_model=6, n_layers=3, mixer=SSM, n_outputs=3, rate=100.0,
                    head=ClassHead(frame_logits=True, window=0.5))
 L = 140
 
@@ -42,7 +42,7 @@ def run(model: SequenceModel, x: torch.Tensor, cuts: list[int], rescale: float |
 VARIANTS = {
     "batch": {}, "layer": {"norm": "layer"}, "post-norm": {"prenorm": False},
     "last": {"head": ClassHead("last", frame_logits=True)}, "full_glu": {"activation": "full_glu"},
-    "bilinear exp": {"ssm": replace(SSM, discretization="bilinear", eigenvalues="exp")},
+    "bilinear exp": {"mixer": replace(SSM, discretization="bilinear", eigenvalues="exp")},
     "norm behind the SSM": {"ssm_norm": True}, "layer norm there": {"ssm_norm": True, "norm": "layer"},
     "tokens": {"front": TokenFront(11)}, "no layers": {"n_layers": 0},
 }
@@ -99,7 +99,7 @@ def test_a_stream_keeps_no_graph_and_does_not_touch_the_norms() -> None:
 
 
 def test_a_long_stream_ends_as_a_fresh_one_does() -> None:
-    model, state = make(ssm=replace(SSM, dt_min=0.02)), None
+    model, state = make(mixer=replace(SSM, dt_min=0.02)), None
     x = torch.randn(1, 20_000, 1)
     state = model.initial_state(1)
     for chunk in x.split(160, dim=1):
@@ -110,7 +110,7 @@ def test_a_long_stream_ends_as_a_fresh_one_does() -> None:
 
 def test_models_that_cannot_stream_say_why() -> None:
     with pytest.raises(UserError, match="bidirectional"):
-        make(ssm=replace(SSM, bidirectional=True)).initial_state(1)
+        make(mixer=replace(SSM, bidirectional=True)).initial_state(1)
     with pytest.raises(UserError, match="frame_logits"):
         make(head=ClassHead()).initial_state(1)
     model = make()

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from kws_s5.config import SSMConfig
+from kws_s5.config import S5Mixer
 from kws_s5.ssm.interpolation import below_nyquist, linear_weights
 from kws_s5.ssm.s5 import S5SSM
 
@@ -14,7 +14,7 @@ H = 4
 
 def small_ssm(**options) -> S5SSM:
     torch.manual_seed(0)
-    return S5SSM(H, SSMConfig(ssm_size=16, blocks=2, **options)).double().eval()
+    return S5SSM(H, S5Mixer(ssm_size=16, blocks=2, **options)).double().eval()
 
 
 def signal(N: int = 2, L: int = 40) -> torch.Tensor:

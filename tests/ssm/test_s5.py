@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from kws_s5.config import SSMConfig
+from kws_s5.config import S5Mixer
 from kws_s5.ssm.hippo import make_dplr_hippo_blocks, make_hippo_normal
 from kws_s5.ssm.s5 import S5SSM
 
@@ -14,7 +14,7 @@ H, S = 5, 8
 
 def build(seed=0, **options):
     torch.manual_seed(seed)
-    return S5SSM(H, SSMConfig(ssm_size=S, blocks=2, dt_min=0.01, **options)).double()
+    return S5SSM(H, S5Mixer(ssm_size=S, blocks=2, dt_min=0.01, **options)).double()
 
 
 def signal(N=3, L=40, seed=1):
@@ -159,7 +159,7 @@ def test_a_clip_of_no_steps_keeps_its_state():
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_a_slow_sine_looks_the_same_at_both_rates(bidirectional):
     torch.manual_seed(0)
-    model = S5SSM(H, SSMConfig(ssm_size=32, blocks=4, dt_max=0.01, bidirectional=bidirectional)).double()
+    model = S5SSM(H, S5Mixer(ssm_size=32, blocks=4, dt_max=0.01, bidirectional=bidirectional)).double()
     time = torch.arange(16000, dtype=torch.float64) / 16000
     u = torch.sin(2 * math.pi * 20 * time)[None, :, None].expand(-1, -1, H)  # 20 Hz
     at_16k, at_8k = model(u), model(u[:, ::2], step_rescale=2.0)
@@ -219,7 +219,7 @@ def test_parameters_carry_the_official_names_and_shapes():
 
 def test_float32_is_close_to_float64_at_speech_size():
     torch.manual_seed(0)
-    config = SSMConfig(ssm_size=128, blocks=16, C_init="lecun_normal", bidirectional=True)
+    config = S5Mixer(ssm_size=128, blocks=16, C_init="lecun_normal", bidirectional=True)
     single, double = S5SSM(96, config), S5SSM(96, config).double()
     double.load_state_dict(single.state_dict())
     u = torch.randn(1, 4000, 96)
@@ -243,7 +243,7 @@ def test_compiled_layer_has_no_breaks_and_the_same_outputs():
 
 
 def test_irregular_steps_never_build_steps_by_states_by_features():
-    model = S5SSM(64, SSMConfig(ssm_size=64, blocks=8))
+    model = S5SSM(64, S5Mixer(ssm_size=64, blocks=8))
     N, L, P = 1, 256, 32
     largest = 0
 

@@ -2,13 +2,13 @@
 
 import torch
 
-from kws_s5.config import SSMConfig
+from kws_s5.config import S5Mixer
 from kws_s5.ssm.s5 import S5SSM, _distinct
 
 
 def run(dt: torch.Tensor, *, bidirectional: bool) -> list[torch.Tensor]:
     torch.manual_seed(0)
-    layer = S5SSM(4, SSMConfig(ssm_size=8, blocks=2, dt_min=0.01, bidirectional=bidirectional)).double()
+    layer = S5SSM(4, S5Mixer(ssm_size=8, blocks=2, dt_min=0.01, bidirectional=bidirectional)).double()
     u = torch.randn(3, 40, 4, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(3, 40, 4, dtype=torch.float64)
     ys = layer(u, dt=dt)

@@ -8,7 +8,7 @@ import torch
 from toys import bank_model, log, tones, toy_config
 
 from kws_s5.bundle import Bundle, load
-from kws_s5.config import ClassHead, LogMelFront, ModelConfig, RunConfig
+from kws_s5.config import ClassHead, GRUMixer, LogMelFront, ModelConfig, RunConfig
 from kws_s5.errors import UserError
 from kws_s5.model import build_model
 from kws_s5.recipes.kws import words
@@ -62,7 +62,7 @@ def test_another_architecture_cannot_be_taken_over(finished: Path, tmp_path: Pat
 
 
 def ssm(**change: object) -> ModelConfig:
-    return replace(BANK, ssm=replace(BANK.ssm, **change))
+    return replace(BANK, mixer=replace(BANK.mixer, **change))
 
 
 def front(**change: object) -> ModelConfig:
@@ -70,10 +70,10 @@ def front(**change: object) -> ModelConfig:
 
 
 @pytest.mark.parametrize(("model", "says"), [
-    (ssm(eigenvalues="exp"), "model.ssm.eigenvalues is 'free', here it is 'exp'"),
-    (ssm(discretization="bilinear"), "model.ssm.discretization is 'zoh'"),
-    (ssm(conj_sym=False, ssm_size=4), "model.ssm.conj_sym is True"),
-    (ssm(dt_max=0.2), "model.ssm.dt_max is 0.1, here it is 0.2"),
+    (ssm(eigenvalues="exp"), "model.mixer.eigenvalues is 'free', here it is 'exp'"),
+    (ssm(discretization="bilinear"), "model.mixer.discretization is 'zoh'"),
+    (ssm(conj_sym=False, ssm_size=4), "model.mixer.conj_sym is True"),
+    (ssm(dt_max=0.2), "model.mixer.dt_max is 0.1, here it is 0.2"),
     (front(f_max=150.0), "model.front.f_max is 200"),
     (front(n_poles=3), "model.front.n_poles is 2"),
     (front(frame_rate=50.0), "model.front.frame_rate is 100.0"),
@@ -83,7 +83,7 @@ def front(**change: object) -> ModelConfig:
     (replace(BANK, prenorm=False), "model.prenorm is True"),
     (replace(BANK, activation="half_glu2"), "model.activation is 'half_glu1'"),
     (replace(BANK, norm="layer"), "model.norm is 'batch'"),
-    (replace(BANK, cell="gru"), "model.cell is 's5'"),
+    (replace(BANK, mixer=GRUMixer()), "model.mixer.kind is 'S5Mixer'.*'GRUMixer'"),
 ])
 def test_a_model_that_computes_something_else_is_refused_by_the_option(bank: str, model: ModelConfig,
                                                                        says: str) -> None:

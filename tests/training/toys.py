@@ -16,7 +16,7 @@ from kws_s5.config import (
     ModelConfig,
     OptimConfig,
     RunConfig,
-    SSMConfig,
+    S5Mixer,
     TrainingConfig,
 )
 from kws_s5.data.batch import Example
@@ -81,7 +81,7 @@ def interrupt() -> None:
 
 
 def toy_config(**training: object) -> RunConfig:
-    model = ModelConfig(d_model=8, n_layers=1, front=LinearFront(gain=2.0), ssm=SSMConfig(ssm_size=8, blocks=2),
+    model = ModelConfig(d_model=8, n_layers=1, front=LinearFront(gain=2.0), mixer=S5Mixer(ssm_size=8, blocks=2),
                         dropout=0.2, rate=RATE)
     settings = {"epochs": 3, "batch_size": 7, "progress": False, "accelerator": "cpu", "save_minutes": 0.0, **training}
     return RunConfig("toy", model=model, optim=OptimConfig(lr=0.02, ssm_lr=0.01), training=TrainingConfig(**settings))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kws_s5 import ops
-from kws_s5.config import SSMConfig
+from kws_s5.config import S5Mixer
 from kws_s5.model.layer import S5Layer
 from kws_s5.ops.common.amx import has_amx
 from kws_s5.ops.layer import program
@@ -26,7 +26,7 @@ def short_tiles(monkeypatch):
 
 def make(bidirectional=True, activation="half_glu1", dropout=0.3, H=H, ssm_size=40, ssm_norm=False):
     torch.manual_seed(0)
-    ssm = SSMConfig(ssm_size=ssm_size, blocks=2, bidirectional=bidirectional)
+    ssm = S5Mixer(ssm_size=ssm_size, blocks=2, bidirectional=bidirectional)
     layer = S5Layer(H, ssm, activation=activation, dropout=dropout, ssm_norm=ssm_norm)
     with torch.no_grad():
         for norm in norms(layer):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import kws_s5.ops
-from kws_s5.config import SSMConfig
+from kws_s5.config import S5Mixer
 from kws_s5.ops.scan.choice import scan
 from kws_s5.ops.scan.grid import scan_grid
 from kws_s5.ops.scan.reference import multiply
@@ -29,7 +29,7 @@ def test_states_and_gradients_are_those_of_the_reference(direction: str, N: int,
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_a_model_at_times_on_a_grid_is_the_one_at_any_times(bidirectional: bool) -> None:
     torch.manual_seed(0)
-    model = S5SSM(6, SSMConfig(ssm_size=16, blocks=2, bidirectional=bidirectional))
+    model = S5SSM(6, S5Mixer(ssm_size=16, blocks=2, bidirectional=bidirectional))
     u, dt = torch.randn(4, 30, 6), torch.randint(1, 5, (4, 30)).float()
     with kws_s5.ops.use("auto"):
         ours = model(u, dt=dt)
