@@ -151,3 +151,11 @@ def test_map_names_every_source_file_and_nothing_else() -> None:
             mapped |= {folder + name for name in names.split()}
     tree = {str(path.relative_to(ROOT)) for path in SOURCES if path.name != "__init__.py"}
     assert mapped == tree
+
+
+def test_the_page_for_extenders_names_files_and_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    paths = {path for path in re.findall(r"`([\w./]+/[\w./]+\.(?:py|md))`", page) if not re.search(r"[A-Z]{4}", path)}
+    assert len(paths) > 20 and not [path for path in sorted(paths) if not (ROOT / path).is_file()]
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert not [name for name in re.findall(r"`(test_\w+)`", page) if f"def {name}(" not in tests]

@@ -79,7 +79,8 @@ def test_bytes_for_weights_keep_the_decisions(shipped, speech, tmp_path) -> None
 @needs_gcc
 @pytest.mark.parametrize("options", [
     {"activation": "full_glu"}, {"activation": "half_glu2", "norm": "layer"}, {"activation": "gelu", "prenorm": False},
-    {"ssm_norm": True}, {"ssm_norm": True, "norm": "layer"}, {"mixer": S4DMixer(4)}, {"n_layers": 0}, {"head": {"pooling": "last"}},
+    {"ssm_norm": True}, {"ssm_norm": True, "norm": "layer"}, {"n_layers": 0}, {"head": {"pooling": "last"}},
+    {"mixer": S4DMixer(n_states=4)},
     {"front": {"absent": "mean", "n_poles": 3}}, {"ssm": {"conj_sym": False, "discretization": "bilinear"}},
 ], ids=str)
 def test_every_kind_of_layer_is_translated(make_bundle, tmp_path, options) -> None:
