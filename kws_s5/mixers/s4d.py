@@ -26,6 +26,7 @@ from kws_s5.ssm.diagonal import DiagonalSystem
 from kws_s5.ssm.discretize import discretize
 from kws_s5.ssm.hippo import make_dplr_hippo_blocks
 from kws_s5.ssm.init import init_log_step
+from kws_s5.ssm.memo import Memo
 
 
 def build(config: S4DMixer, H: int) -> "S4D":
@@ -50,6 +51,7 @@ class S4D(nn.Module):
 
     def __init__(self, H: int, config: S4DMixer) -> None:
         super().__init__()
+        self._memo = Memo()
         self.H, self.P, self.discretization = H, config.n_states // 2, config.discretization
         A, default = initial_A(config.init, config.n_states).repeat(H, 1), torch.get_default_dtype()
         self.log_A_real = nn.Parameter(torch.log(-A.real).to(default))  # (H, P)
@@ -103,7 +105,11 @@ class S4D(nn.Module):
         return DiagonalSystem(a, gain[:, None] * own, (2 * C[:, None] * own).mT, self.D.detach().double())
 
     def _system(self, step_rescale: float | Tensor) -> tuple[Tensor, Tensor]:
-        """A_bar and gain B_bar (H, P) complex128, or (N, H, P) for one rescale per clip."""
+        """A_bar and gain B_bar (H, P) complex128, or (N, H, P) for one rescale per clip; streams work them out once."""
+        depends = (step_rescale, self.log_step, self.log_A_real, self.A_imag)
+        return self._memo(lambda: self._discretised(step_rescale), *depends)
+
+    def _discretised(self, step_rescale: float | Tensor) -> tuple[Tensor, Tensor]:
         rescale = torch.as_tensor(step_rescale, dtype=torch.float64, device=self.D.device)
         Delta = rescale[..., None, None] * torch.exp(self.log_step.double()).expand(self.H, self.P)
         poles = -torch.exp(self.log_A_real.double()).flatten(), self.A_imag.double().flatten()
