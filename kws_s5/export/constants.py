@@ -113,7 +113,7 @@ def _check(model: SequenceModel) -> None:
         problem = f"its front is a {type(config.front).__name__}"
     elif reason := model.whole_clips():
         problem = f"it is {reason}"
-    elif any(layer.seq.diagonal_system() is None for layer in model.layers):
+    elif any(layer.norm_place == "between" or layer.seq.diagonal_system() is None for layer in model.layers):
         problem = f"its mixer is a {type(config.mixer).__name__}"
     elif not isinstance(config.head, ClassHead):
         problem = f"its head is a {type(config.head).__name__}"
