@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kws_s5.config import data, model, training
+from kws_s5.config import data, mixers, model, training
 from kws_s5.recipes.registry import RECIPES
 from kws_s5.recipes.train import parse
 
@@ -106,7 +106,7 @@ def test_modules_and_recipes_named_in_pages_exist(page: Path) -> None:
 
 def settings() -> set[str]:
     """The names of all fields of a run's config."""
-    classes = [value for module in (data, model, training) for value in vars(module).values()]
+    classes = [value for module in (data, mixers, model, training) for value in vars(module).values()]
     return {field.name for cls in classes if dataclasses.is_dataclass(cls) for field in dataclasses.fields(cls)}
 
 

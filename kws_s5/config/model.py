@@ -132,7 +132,7 @@ class ModelConfig:
     """Layers behind the front."""
     front: Front = field(default_factory=LinearFront)
     mixer: Mixer = field(default_factory=S5Mixer)
-    """What a layer does along time. ``--model.mixer s5|s4d|gru|conv`` takes another one, with its defaults."""
+    """What a layer does along time: s5, s4d, gru or conv."""
     head: Head = field(default_factory=ClassHead)
     activation: Activation = "half_glu1"
     """What follows the mixer. relu and none: without gate, as in plain convolutional and recurrent networks."""
