@@ -18,7 +18,7 @@ WORK = """
 import json, sys, warnings
 import numpy as np, torch
 from kws_s5.bundle import load
-from kws_s5.config import SSMConfig
+from kws_s5.config import S5Mixer
 from kws_s5.listening.torch_engine import CausalEngine
 from kws_s5.ssm.s5 import S5SSM
 
@@ -31,7 +31,7 @@ with warnings.catch_warnings(record=True) as said:
     loss = bundle.model.train()(sound).logsumexp(-1).sum()
     loss.backward()
     slope = sum(float(p.grad.abs().sum()) for p in bundle.model.layers.parameters())
-    irregular = S5SSM(4, SSMConfig(ssm_size=8, blocks=1))
+    irregular = S5SSM(4, S5Mixer(ssm_size=8, blocks=1))
     y = irregular(torch.randn(2, 20, 4), dt=torch.randint(1, 4, (2, 20)).float()).square().sum()
     y.backward()
     fall = sum(float(p.grad.abs().sum()) for p in irregular.parameters())

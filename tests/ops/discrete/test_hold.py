@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import kws_s5.ops
-from kws_s5.config import SSMConfig
+from kws_s5.config import S5Mixer
 from kws_s5.ops.discrete.hold import fits, hold
 from kws_s5.ssm.discretize import discretize
 from kws_s5.ssm.s5 import S5SSM
@@ -91,7 +91,7 @@ def results(seq, rescale):
 @pytest.mark.parametrize("rescale", [1.0, 2.0, torch.tensor(0.5)])
 def test_the_system_of_a_layer_equals_the_one_in_double_precision(eigenvalues, rescale):
     torch.manual_seed(0)
-    seq = S5SSM(7, SSMConfig(ssm_size=12, blocks=2, eigenvalues=eigenvalues, dt_min=1e-4, dt_max=0.5))
+    seq = S5SSM(7, S5Mixer(ssm_size=12, blocks=2, eigenvalues=eigenvalues, dt_min=1e-4, dt_max=0.5))
     doubled = results(copy.deepcopy(seq).double(), rescale)
     for ours, theirs in zip(results(seq, rescale), doubled, strict=True):
         assert ours.dtype == torch.float32 and ours.shape == theirs.shape
@@ -99,7 +99,7 @@ def test_the_system_of_a_layer_equals_the_one_in_double_precision(eigenvalues, r
 
 
 def test_the_switch_decides_which_way_a_layer_takes() -> None:
-    seq = S5SSM(3, SSMConfig(ssm_size=4, blocks=1))
+    seq = S5SSM(3, S5Mixer(ssm_size=4, blocks=1))
     for mode, taken in (("auto", True), ("reference", False)):
         with kws_s5.ops.use(mode):
             assert ("_Hold" in type(seq._system(1.0)[0].grad_fn).__name__) == taken
@@ -107,7 +107,7 @@ def test_the_switch_decides_which_way_a_layer_takes() -> None:
 
 
 def test_slowest_modes_keep_their_digits():
-    seq = S5SSM(3, SSMConfig(ssm_size=4, blocks=1))
+    seq = S5SSM(3, S5Mixer(ssm_size=4, blocks=1))
     with torch.no_grad():
         seq.Lambda_re.copy_(torch.tensor([0.0, -1e-9]))
         seq.Lambda_im.copy_(torch.tensor([0.0, 1e-9]))
@@ -117,7 +117,7 @@ def test_slowest_modes_keep_their_digits():
 
 
 def test_without_gradients_and_after_a_diverged_step():
-    seq = S5SSM(3, SSMConfig(ssm_size=4, blocks=1))
+    seq = S5SSM(3, S5Mixer(ssm_size=4, blocks=1))
     with torch.no_grad():
         seq.Lambda_re.fill_(float("nan"))
         assert seq._system(1.0)[1].isnan().all()
