@@ -2,27 +2,24 @@
 
     load_audio("yes.wav")          load_audio(array, rate=44100)          for block in audio_blocks("hour.flac"): ...
 
-Formats are those of soundfile (wav, flac, ogg, mp3, aiff, au, ...; no FFmpeg). The rate stays the file's own, the level
-is never changed, and a file that is not whole is an error, not a shorter recording. Legend: L samples, C channels.
+Formats are those of soundfile (wav, flac, ogg, mp3, aiff, au, ...), and with an installed ffmpeg also m4a, webm and the
+like. The rate stays the file's own, the level is never changed, and a file that is not whole is an error, not a shorter
+recording: audio_blocks gives what is there before it says so. Legend: L samples, C channels.
 """
 
-import io
 import os
-import re
-import stat
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import soundfile
 
 from kws_s5.atomic import replacing
+from kws_s5.audio.channels import SEGMENT, Balance, downmix
+from kws_s5.audio.decoder import SoundData, is_container, opened, read_all
 from kws_s5.audio.resample import Quality, StreamResampler, decimate, resample
-from kws_s5.audio.samples import MAX_CHANNELS, checked_level, checked_rate, downmix, mono, shown
+from kws_s5.audio.samples import as_channels, checked_rate, mono, shown, typed
 from kws_s5.errors import UserError
 
 __all__ = [
@@ -34,11 +31,8 @@ __all__ = [
 SUFFIXES = frozenset({".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au",
                       ".snd", ".caf", ".w64", ".rf64", ".nist", ".sph", ".voc"})
 MAX_SAMPLES = 120_000_000  # of one waveform in memory (480 MB; 125 minutes at 16 kHz); longer files: audio_blocks
-MAX_BYTES = 1 << 30  # read from a file object
 BLOCK = 1 << 19  # samples of all channels decoded at a time
-UNKNOWN_LENGTH = 0x7FFF0000  # headers written into a pipe claim this many bytes or more: the length is not known
-NO_LENGTH = 1 << 62  # number of samples that libsndfile gives for a flac header without one
-CLAIM = re.compile(r"^\s*(?:data|SSND|Data Size|riff)\s*: (\d+) \(should be (\d+)\)", re.MULTILINE)
+Tell = Callable[[str], None]  # takes a note
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,8 @@ class Audio:
 
     waveform: np.ndarray  # (L,) float32
     rate: float  # Hz
-    channels: int = 1  # of the source, before they were averaged
+    channels: int = 1  # of the source, before they became one
+    notes: tuple[str, ...] = ()  # what the user should know about the file, though it is whole
 
     @property
     def seconds(self) -> float:
@@ -56,11 +51,11 @@ class Audio:
 
 @dataclass(frozen=True)
 class AudioInfo:
-    """What the header of a file says."""
+    """What a file holds, without decoding it."""
 
     rate: float  # Hz
     channels: int
-    n_samples: int  # per channel
+    n_samples: int  # per channel; 0: not known (files that ffmpeg reads)
     format: str  # in words
 
     @property
@@ -79,33 +74,56 @@ def load_audio(source: Any, rate: float | None = None) -> Audio:
     Raises:
         UserError: anything that is not a whole recording of 2-192 kHz; the line names the file and the mend.
     """
-    if not isinstance(source, (str, os.PathLike, bytes)) and not hasattr(source, "read"):
+    source, rate = _of_row(source, rate)
+    if not _is_file(source, rate):
         if rate is None:
             raise UserError("array: samples without their rate; give it in Hz: load_audio(array, rate=...)")
         rate = checked_rate(rate, "array")
-        waveform = mono(source)
-        if not len(waveform):
+        x = as_channels(source)
+        if not len(x):
             raise UserError("array: holds no samples; give a recording")
-        return Audio(np.ascontiguousarray(waveform), rate)
-    with _opened(source) as (file, name):
-        if rate is not None and rate != file.samplerate:
-            raise UserError(f"{name}: is {file.samplerate} Hz, not {rate:g} Hz; leave the rate out, or convert with "
+        balance = Balance(x.shape[1])
+        if x.shape[1] > 1:
+            balance.push(x)
+        return Audio(np.ascontiguousarray(_downmixed(x, balance)), rate, x.shape[1], _notes(balance))
+    if hasattr(source, "read"):
+        source = read_all(source)
+    notes: list[str] = []
+    weights = _weights(source, notes.append)
+    with opened(source) as sound:
+        if rate is not None and rate != sound.rate:
+            raise UserError(f"{sound.name}: is {sound.rate} Hz, not {rate:g} Hz; leave the rate out, or convert with "
                             "to_rate() (nothing is resampled silently)")
-        blocks = list(_decoded(file, name, max(1, BLOCK // file.channels), limit=MAX_SAMPLES))
-        return Audio(blocks[0] if len(blocks) == 1 else np.concatenate(blocks), file.samplerate, file.channels)
+        blocks, done = [], 0
+        for x in sound.blocks(max(1, BLOCK // sound.channels)):
+            done += len(x)
+            if done > MAX_SAMPLES:
+                raise UserError(f"{sound.name}: longer than {MAX_SAMPLES} samples, too long to hold in memory; cut it, "
+                                "or read it in blocks (audio_blocks)")
+            blocks.append(downmix(x, weights))
+        waveform = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        return Audio(waveform, sound.rate, sound.channels, (*sound.notes, *notes))
 
 
-def audio_blocks(source: Any, seconds: float = 1.0) -> Iterator[Audio]:
-    """A file of any length in constant memory: blocks of ``seconds`` (the last one shorter), all at the file's rate."""
-    with _opened(source) as (file, name):
-        for waveform in _decoded(file, name, max(1, round(seconds * file.samplerate))):
-            yield Audio(waveform, file.samplerate, file.channels)
+def audio_blocks(source: Any, seconds: float = 1.0, tell: Tell | None = None) -> Iterator[Audio]:
+    """A file of any length in constant memory: blocks of ``seconds`` (the last one shorter), all at the file's rate.
+
+    A file that is not whole raises UserError after the last block that can be read. ``tell`` takes notes about it.
+    """
+    if hasattr(source, "read"):
+        source = read_all(source)
+    weights = _weights(source, tell)
+    with opened(source) as sound:
+        for x in sound.blocks(max(1, round(seconds * sound.rate))):
+            yield Audio(downmix(x, weights), sound.rate, sound.channels)
+        for note in sound.notes if tell else ():
+            tell(note)
 
 
 def audio_info(source: Any) -> AudioInfo:
-    """Rate, channels and length by the header alone."""
-    with _opened(source) as (file, _):
-        return AudioInfo(file.samplerate, file.channels, file.frames, file.format_info)
+    """Rate, channels and length, without decoding."""
+    with opened(source) as sound:
+        return AudioInfo(sound.rate, sound.channels, sound.length(), sound.format)
 
 
 def to_rate(audio: Audio, target: float, *, method: str = "soxr", quality: Quality = "HQ") -> Audio:
@@ -131,88 +149,51 @@ def save_wav(path: str | os.PathLike[str], waveform: Any, rate: float, *, subtyp
         soundfile.write(os.fspath(temporary), samples, int(rate), subtype=subtype, format="WAV")
 
 
-class _Bytes(io.BytesIO):
-    """Bytes of a sound file. A seek outside of them (damaged headers ask for it) changes nothing, instead of raising an
-    error inside libsndfile's callback, where nobody can catch it."""
+def _of_row(source: Any, rate: float | None) -> tuple[Any, float | None]:
+    """A row of a Hugging Face data set -> what holds its sound, and the rate where that is an array."""
+    if not isinstance(source, Mapping):
+        return source, rate
+    if isinstance(source.get("audio"), Mapping):
+        source = source["audio"]
+    if source.get("array") is not None and source.get("sampling_rate") is not None:
+        if rate is not None and rate != source["sampling_rate"]:
+            raise UserError(f"array: is {source['sampling_rate']} Hz, not {rate:g} Hz; leave the rate out, or convert "
+                            "with to_rate()")
+        return source["array"], source["sampling_rate"]
+    if isinstance(source.get("bytes"), (bytes, bytearray, memoryview)):
+        return source["bytes"], rate
+    if isinstance(source.get("path"), (str, os.PathLike)):
+        return source["path"], rate
+    keys = shown(", ".join(map(str, list(source)[:8])))
+    raise UserError(f"array: a dict of {keys} holds no sound; give array and sampling_rate, bytes or path")
 
-    def seek(self, offset: int, whence: int = 0) -> int:
+
+def _is_file(source: Any, rate: float | None) -> bool:
+    """Whether ``source`` is a file, rather than samples. Bytes beside a rate may be either: their first ones tell."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return not typed(source) and (rate is None or is_container(bytes(memoryview(source)[:64])))
+    return isinstance(source, (str, os.PathLike, SoundData)) or hasattr(source, "read")
+
+
+def _weights(source: Any, tell: Tell | None) -> np.ndarray | None:
+    """(C,) of the channels, by the whole recording, which is read once for that; None: there is one channel."""
+    with opened(source) as sound:
+        if sound.channels == 1:
+            return None
+        balance = Balance(sound.channels)
         try:
-            return super().seek(offset, whence)
-        except (ValueError, OverflowError):
-            return self.tell()
+            for x in sound.blocks(SEGMENT * max(1, BLOCK // SEGMENT // sound.channels)):
+                balance.push(x)
+        except UserError:
+            pass  # told by whoever reads it for its sound
+        for note in _notes(balance) if tell else ():
+            tell(f"{sound.name}: {note}")
+        return balance.weights()
 
 
-class _Forward(soundfile.SoundFile):
-    """Read from start to end only. soundfile seeks after every read, which spoils mp3 files at each seam and fails in
-    flac files without a length in the header."""
-
-    def seekable(self) -> bool:
-        return False
+def _notes(balance: Balance) -> tuple[str, ...]:
+    return (balance.note(),) if balance.note() else ()
 
 
-@contextmanager
-def _opened(source: Any) -> Iterator[tuple[soundfile.SoundFile, str]]:
-    """An open, checked SoundFile and its printable name; what libsndfile dislikes becomes a UserError."""
-    raw, name = _raw(source)
-    try:
-        # by descriptor, so that neither the file's name (non-UTF-8) nor its suffix (.raw) steers the decoder
-        handle = raw.fileno() if isinstance(raw, io.FileIO) and sys.platform != "win32" else raw
-        with _Forward(handle, closefd=False) as file:
-            _check_header(file, name)
-            yield file, name
-    except soundfile.LibsndfileError as error:
-        size = os.fstat(raw.fileno()).st_size if isinstance(raw, io.FileIO) else len(raw.getbuffer())
-        reason = "is empty (0 bytes)" if not size else f"cannot be read as sound ({error.error_string.rstrip('.')})"
-        raise UserError(f"{name}: {reason}; get the file again, or convert it to wav or flac") from error
-    finally:
-        raw.close()
-
-
-def _raw(source: Any) -> tuple[io.FileIO | _Bytes, str]:
-    """A binary stream that can seek, and the printable name of the source."""
-    if isinstance(source, (str, os.PathLike)):
-        name = shown(os.fspath(source) if not isinstance(os.fspath(source), bytes) else os.fsdecode(source))
-        try:
-            if not stat.S_ISREG(os.stat(source).st_mode):  # opening a pipe or device could wait for ever
-                kind = "a folder" if Path(os.fsdecode(source)).is_dir() else "not a regular file"
-                raise UserError(f"{name}: is {kind}; give a sound file")
-            return io.FileIO(source), name
-        except (OSError, ValueError) as error:
-            if isinstance(error, UserError):
-                raise
-            reason = getattr(error, "strerror", None) or error
-            raise UserError(f"{name}: cannot be opened ({reason}); check path and permissions") from error
-    name = shown(getattr(source, "name", "sound data"))
-    data = source if isinstance(source, bytes) else source.read(MAX_BYTES + 1)
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise UserError(f"{name}: was opened as text; open it with mode 'rb'")
-    if len(data) > MAX_BYTES:
-        raise UserError(f"{name}: more than {MAX_BYTES >> 20} MB; save it to disk and give the path")
-    return _Bytes(data), name
-
-
-def _check_header(file: soundfile.SoundFile, name: str) -> None:
-    checked_rate(file.samplerate, name)
-    if not 1 <= file.channels <= MAX_CHANNELS:
-        raise UserError(f"{name}: has {file.channels} channels; at most {MAX_CHANNELS} can be mixed down")
-    for claimed, found in CLAIM.findall(file.extra_info):
-        if int(found) + 8 < int(claimed) < UNKNOWN_LENGTH:
-            raise UserError(f"{name}: is cut short, {found} of {claimed} bytes are there; get the file again")
-    if file.frames <= 0:
-        raise UserError(f"{name}: holds no sound (0 samples); record it again or remove it")
-
-
-def _decoded(file: soundfile.SoundFile, name: str, block: int, *, limit: int | None = None) -> Iterator[np.ndarray]:
-    """Checked mono blocks (block,) float32 up to the end that the header promises, or to the end where it does not."""
-    done, promised = 0, file.frames
-    while done < promised:
-        x = file.read(min(block, promised - done), dtype="float32", always_2d=True)  # (block, C)
-        done += len(x)
-        if not len(x) and promised >= NO_LENGTH and done:
-            return
-        if not len(x):
-            raise UserError(f"{name}: is cut short, {done} of {promised} samples are there; get the file again")
-        if limit is not None and done > limit:
-            raise UserError(f"{name}: longer than {limit} samples, too long to hold in memory; cut it, or read it in "
-                            "blocks (audio_blocks)")
-        yield checked_level(downmix(x), name)
+def _downmixed(x: np.ndarray, balance: Balance) -> np.ndarray:
+    return downmix(x, balance.weights()) if x.shape[1] > 1 else x[:, 0]

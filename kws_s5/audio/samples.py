@@ -1,7 +1,7 @@
 """Samples of any type and layout -> one mono float32 waveform, never guessed and never rescaled by their own peak.
 
 Integers are divided by their full scale (unsigned ones are centred first); floats are taken as they are. Two axes: the
-shorter one is the channels (soundfile gives (L, C), torch (C, L)); channels are averaged.
+shorter one is the channels (soundfile gives (L, C), torch (C, L)); channels.py says how they become one.
 Legend: L samples, C channels.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from kws_s5.audio.channels import downmix
 from kws_s5.errors import UserError
 
 MIN_RATE, MAX_RATE = 2_000, 192_000  # Hz
@@ -41,10 +42,17 @@ def mono(samples: Any, *, channel_axis: int | None = None, where: str = "array")
     Raises:
         UserError: type, shape, NaN or level that no recording has.
     """
+    return downmix(as_channels(samples, channel_axis=channel_axis, where=where))
+
+
+def as_channels(samples: Any, *, channel_axis: int | None = None, where: str = "array") -> np.ndarray:
+    """As ``mono``, with the channels apart: (L, C) float32."""
     x = _numpy(samples, where)
     if x.ndim == 2:
         x = np.moveaxis(x, _channel_axis(x.shape, channel_axis, where), 1)  # (L, C)
-    elif x.ndim != 1:
+    elif x.ndim == 1:
+        x = x[:, None]
+    else:
         raise UserError(f"{where}: shape {x.shape} is not one recording; give (L,), (L, channels) or (channels, L)")
     if x.dtype.name in FULL_SCALE:
         offset, scale = FULL_SCALE[x.dtype.name]
@@ -54,18 +62,11 @@ def mono(samples: Any, *, channel_axis: int | None = None, where: str = "array")
             x = x.astype(np.float32)
     else:
         raise UserError(f"{where}: {x.dtype} has no known full scale; convert to float in [-1, 1] or to int16")
-    return checked_level(downmix(x) if x.ndim == 2 else x, where)
-
-
-def downmix(x: np.ndarray) -> np.ndarray:
-    """(L, C) float32 -> (L,): the mean over the channels."""
-    if x.shape[1] == 1:
-        return x[:, 0]
-    return x.mean(axis=1, dtype=np.float64).astype(np.float32)
+    return checked_level(x, where)
 
 
 def checked_level(x: np.ndarray, where: str) -> np.ndarray:
-    """``x`` (L,) if it is finite and of a level that a recording can have, else UserError."""
+    """``x`` (L,) or (L, C) if it is finite and of a level that a recording can have, else UserError."""
     if not len(x):
         return x
     peak = max(float(x.max()), -float(x.min()))  # NaN and infinity arrive here too
@@ -85,6 +86,12 @@ def shown(name: Any) -> str:
 
 
 def _numpy(samples: Any, where: str) -> np.ndarray:
+    if isinstance(samples, (bytes, bytearray, memoryview)) and not typed(samples):
+        raise UserError(f"{where}: raw bytes do not say what their samples are; give np.frombuffer(chunk, np.int16), "
+                        "or the type they have")
+    if isinstance(samples, dict):
+        raise UserError(f"{where}: a dict is no samples; of a Hugging Face row, give row['array'] and "
+                        "row['sampling_rate']")
     if hasattr(samples, "detach"):  # a torch tensor, without importing torch here
         samples = samples.detach().cpu()
         samples = samples.float() if samples.is_floating_point() else samples
@@ -93,6 +100,11 @@ def _numpy(samples: Any, where: str) -> np.ndarray:
         return np.asarray(samples)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UserError(f"{where}: not an array of samples; give numbers of one type") from error
+
+
+def typed(samples: bytes | bytearray | memoryview) -> bool:
+    """Whether a view names a type that is more than a byte (array.array, numpy)."""
+    return isinstance(samples, memoryview) and samples.format not in ("B", "b", "c")
 
 
 def _channel_axis(shape: tuple[int, ...], chosen: int | None, where: str) -> int:

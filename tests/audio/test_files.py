@@ -76,11 +76,11 @@ def test_both_layouts_are_mixed_along_the_channels(n: int, channels: int, tensor
         assert found.shape == (n,) and np.allclose(found, expected, atol=1e-6)
 
 
-def test_channels_of_files_are_averaged(tmp_path: Path) -> None:
+def test_channels_of_files_that_sound_are_averaged(tmp_path: Path) -> None:
     x = np.stack([tone(hertz=300), tone(hertz=700), np.zeros(4000, np.float32)], axis=1)
     soundfile.write(tmp_path / "a.wav", x, RATE, subtype="FLOAT")
     found = load_audio(tmp_path / "a.wav")
-    assert found.channels == 3 and np.allclose(found.waveform, x.mean(axis=1), atol=1e-7)
+    assert found.channels == 3 and np.allclose(found.waveform, x[:, :2].mean(axis=1), atol=1e-7)
 
 
 def test_short_pieces_of_many_channels_need_their_axis_told() -> None:
