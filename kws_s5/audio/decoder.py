@@ -183,9 +183,9 @@ class _Links(Sound):
 class _Foreign(Sound):
     """A file read by ffmpeg."""
 
-    def __init__(self, name: str, decoding: ffmpeg.Decoding, words: str) -> None:
+    def __init__(self, name: str, decoding: ffmpeg.Decoding, words: str, missing: str) -> None:
         super().__init__(name, decoding.rate, decoding.channels, words)
-        self._decoding, self._done = decoding, 0
+        self._decoding, self._done, self._lacks = decoding, 0, missing
 
     def _decoded(self, n: int) -> Iterator[np.ndarray]:
         while len(x := self._decoding.read(n)):
@@ -194,6 +194,8 @@ class _Foreign(Sound):
 
     def _missing(self) -> str:
         fault = self._decoding.fault()
+        if self._lacks:
+            return self._lacks
         return f"cannot be read to its end ({fault})" if fault else "" if self._done else "holds no sound"
 
 
@@ -208,12 +210,12 @@ def opened(source: Any) -> Iterator[Sound]:
         head = whole.at(0, 1024)
         if not size:
             raise UserError(f"{name}: is empty (0 bytes); get the file again")
-        kind = ffmpeg.kind_of(head)
+        kind, missing = ffmpeg.kind_of(head), ""
         if kind is None:
             found: Sound | None = None
             try:
                 planned = plan(whole)
-                planned.whole = whole
+                planned.whole, missing = whole, planned.missing
                 found = _Links(name, planned, raw)
                 stack.callback(found.close)
             except soundfile.LibsndfileError as error:
@@ -228,7 +230,7 @@ def opened(source: Any) -> Iterator[Sound]:
             raise UserError(f"{name}: is {kind[1]}, which only ffmpeg can read: install ffmpeg, or convert the file to "
                             "wav or flac (ffmpeg -i IN OUT.wav)")
         path = source if isinstance(raw, io.FileIO) else stack.enter_context(_on_disk(raw))
-        yield _Foreign(name, stack.enter_context(ffmpeg.decoding(path, kind[0], name)), kind[1] or kind[0])
+        yield _Foreign(name, stack.enter_context(ffmpeg.decoding(path, kind[0], name)), kind[1] or kind[0], missing)
 
 
 @contextmanager
