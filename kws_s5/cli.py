@@ -3,6 +3,7 @@
 What the system refuses (a file that cannot be written, a full disk, too little memory) is told in one line too.
 """
 
+import io
 import os
 import re
 import sys
@@ -18,6 +19,9 @@ ASKED = re.compile(r"tried to allocate [\d.]+ \w+", re.IGNORECASE)
 
 def guarded(command: Callable[[], int | None]) -> int:
     """Runs ``command`` and returns an exit status; never lets a traceback of a user's mistake through."""
+    for stream in (sys.stdout, sys.stderr):  # what a terminal or a redirect cannot show is escaped, not an error
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         return command() or 0
     except UserError as error:

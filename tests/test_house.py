@@ -29,7 +29,7 @@ ALLOWED = {
 # files of kws_s5/ itself -> rooms they may import, and which of the other root files
 ROOT_FILES = {
     "__init__": set(), "errors": set(), "lock": set(), "processes": set(), "metrics": set(), "rate": set(),
-    "atomic": set(), "cli": {"audio"}, "plots": set(), "bundle_file": set(),
+    "atomic": set(), "printable": set(), "cli": {"audio"}, "plots": set(), "bundle_file": set(),
     "bundle": {"config", "data", "model"},
 }
 ABOVE_BUNDLE = {"training", "export", "listening", "recipes", "eval", "demo"}  # the only rooms that know models on disk

@@ -7,6 +7,7 @@ like. The rate stays the file's own, the level is never changed, and a file that
 recording: audio_blocks gives what is there before it says so. Legend: L samples, C channels.
 """
 
+import io
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -145,8 +146,14 @@ def save_wav(path: str | os.PathLike[str], waveform: Any, rate: float, *, subtyp
     samples = mono(waveform, where=shown(path))
     if subtype == "PCM_16":  # the inverse of the front door, so that 16-bit sound survives a round trip exactly
         samples = np.clip(np.rint(samples * 32768.0), -32768, 32767).astype(np.int16)
-    with replacing(path) as temporary:
-        soundfile.write(os.fspath(temporary), samples, int(rate), subtype=subtype, format="WAV")
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        try:  # by Python: names may be no UTF-8, and the system's errors (a full disk) keep their words
+            data = io.BytesIO()
+            soundfile.write(data, samples, int(rate), subtype=subtype, format="WAV")
+            file.write(data.getbuffer())
+            file.flush()
+        except OSError as error:
+            raise type(error)(error.errno, error.strerror, str(path)) from error
 
 
 def _of_row(source: Any, rate: float | None) -> tuple[Any, float | None]:

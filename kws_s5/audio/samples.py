@@ -13,7 +13,9 @@ import numpy as np
 
 from kws_s5.audio.channels import downmix
 from kws_s5.errors import UserError
+from kws_s5.printable import printable
 
+shown = printable  # of names in messages
 MIN_RATE, MAX_RATE = 2_000, 192_000  # Hz
 MAX_CHANNELS = 32
 MAX_LEVEL = 32.0  # 30 dB above full scale: no recording, but 16-bit values kept as floats
@@ -75,14 +77,6 @@ def checked_level(x: np.ndarray, where: str) -> np.ndarray:
     if peak > MAX_LEVEL:
         raise UserError(f"{where}: samples reach {peak:.6g}, floats belong in [-1, 1]; divide 16-bit values by 32768")
     return x
-
-
-def shown(name: Any) -> str:
-    """A file name or other text on one printable line, also where it holds line breaks or bytes that are no UTF-8."""
-    text = str(name)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _numpy(samples: Any, where: str) -> np.ndarray:

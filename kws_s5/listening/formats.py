@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kws_s5.listening.scan import FileResult
+from kws_s5.printable import cell, printable
 
 Format = Literal["table", "json", "csv", "audacity", "srt"]
 SUFFIX = {"table": ".txt", "json": ".json", "csv": ".csv", "audacity": ".txt", "srt": ".srt"}
@@ -39,7 +40,7 @@ def as_dict(result: FileResult) -> dict[str, Any]:
               "decided": round(e.time, 3)} for e in result.events]
     entry = {"file": result.file, "rate": result.rate, "seconds": round(result.seconds, 3), "events": found}
     return entry | ({"hits": list(result.hits)} if result.hits else {}) | (
-        {"error": result.error} if result.error else {})
+        {"error": result.error} if result.error else {}) | ({"notes": list(result.notes)} if result.notes else {})
 
 
 def clock(seconds: float) -> str:
@@ -52,8 +53,8 @@ def clock(seconds: float) -> str:
 def _table(results: Sequence[FileResult], header: bool) -> str:
     lines = ["      start         end  score  word" + ("            file" if header else "")] if header else []
     for result in results:
-        lines += [f"{clock(e.start):>11} {clock(e.end):>11}  {e.score:.3f}  {e.label:<14}  {result.file}".rstrip()
-                  for e in result.events]
+        lines += [f"{clock(e.start):>11} {clock(e.end):>11}  {e.score:.3f}  {printable(e.label):<14}  "
+                  f"{printable(result.file)}".rstrip() for e in result.events]
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -68,20 +69,22 @@ def _csv(results: Sequence[FileResult], header: bool) -> str:
         lines.writerow(COLUMNS)
     for result in results:
         for e in result.events:
-            lines.writerow([result.file, e.label, f"{e.start:.3f}", f"{e.end:.3f}", f"{e.score:.4f}", f"{e.time:.3f}"])
+            numbers = f"{e.start:.3f}", f"{e.end:.3f}", f"{e.score:.4f}", f"{e.time:.3f}"
+            lines.writerow([cell(result.file), cell(e.label), *numbers])
     return text.getvalue()
 
 
 def _audacity(results: Sequence[FileResult], header: bool) -> str:
     """Audacity's label track: start, end and text between tabs."""
-    return "".join(f"{e.start:.6f}\t{e.end:.6f}\t{e.label} {e.score:.2f}\n" for r in results for e in r.events)
+    return "".join(f"{e.start:.6f}\t{e.end:.6f}\t{printable(e.label)} {e.score:.2f}\n"
+                   for r in results for e in r.events)
 
 
 def _srt(results: Sequence[FileResult], header: bool) -> str:
     blocks = []
     for e in (event for result in results for event in result.events):
         span = f"{_srt_time(e.start)} --> {_srt_time(max(e.end, e.start + SHORTEST))}"
-        blocks.append(f"{len(blocks) + 1}\n{span}\n{e.label}\n")
+        blocks.append(f"{len(blocks) + 1}\n{span}\n{printable(e.label)}\n")
     return "\n".join(blocks)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from kws_s5.audio.files import save_wav
 from kws_s5.listening.events import Event
+from kws_s5.printable import printable
 
 BACK = 4.0  # seconds of sound kept behind the newest sample: longer than a word and its decision
 
@@ -70,4 +71,4 @@ class HitSaver:
 
 def folder_name(label: str) -> str:
     """A word as the name of a folder inside another; labels come with models of strangers."""
-    return re.sub(r"[/\\:\0]|^\.+", "_", label)
+    return printable(re.sub(r"[/\\:\0]|^\.+", "_", label)).replace("\\", "_") or "_"

@@ -7,12 +7,14 @@ A file that cannot be read is a result with an error; the others are not held up
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from kws_s5.audio.files import audio_blocks, audio_info
+from kws_s5.audio.level import Meter
 from kws_s5.audio.samples import shown
 from kws_s5.errors import UserError
 from kws_s5.listening.events import Event, SpotterConfig
@@ -53,6 +55,7 @@ class FileResult:
     error: str = ""
     remark: str = ""
     hits: tuple[str, ...] = ()  # files written
+    notes: tuple[str, ...] = ()  # on the recording: its level, its channels, its header
 
 
 def scan(files: Sequence[str | Path], options: ScanOptions, *, processes: int = 0,
@@ -93,14 +96,17 @@ def scan_file(file: str | Path, spotter: KeywordSpotter, options: ScanOptions, *
     """
     events: list[Event] = []
     seconds, rate, error, saver = 0.0, 0.0, "", None
+    notes: list[str] = []
+    meter = Meter()
     try:
-        for audio in audio_blocks(file, BLOCK):
+        for audio in audio_blocks(file, BLOCK, notes.append):
             if not rate:
                 rate = audio.rate
                 spotter.reset(rate)
                 saver = _saver(options, spotter, name or Path(file).stem, rate)
             found = spotter.push(audio.waveform, rate)
             seconds += audio.seconds
+            meter.push(audio.waveform)
             events += found
             if saver:
                 saver.push(audio.waveform, found)
@@ -112,18 +118,22 @@ def scan_file(file: str | Path, spotter: KeywordSpotter, options: ScanOptions, *
         found = spotter.finish()
         events += found
     hits = saver.finish(found) if saver else ()
-    return FileResult(shown(file), tuple(events), seconds, rate, error, spotter.remark, tuple(map(str, hits)))
+    if meter.note():
+        notes.append(f"{shown(file)}: {meter.note()}")
+    return FileResult(shown(file), tuple(events), seconds, rate, error, spotter.remark, tuple(map(str, hits)),
+                      tuple(notes))
 
 
 def different_names(files: Sequence[str | Path]) -> list[str]:
     """A different name for each file: its stem, shortened where a suffix would not fit, numbered where it is taken."""
     stems = [_shortened(Path(file).stem) for file in files]
-    taken, names = {stem for stem in stems if stems.count(stem) == 1}, []
+    count = Counter(stems)
+    taken, names = {stem for stem in stems if count[stem] == 1}, []
+    numbers = {stem: itertools.count() for stem in count}
     for stem in stems:
         name = stem
-        numbered = (f"{stem}-{i}" for i in itertools.count())
-        while stems.count(stem) > 1 and (name == stem or name in taken):
-            name = next(numbered)
+        while count[stem] > 1 and (name == stem or name in taken):
+            name = f"{stem}-{next(numbers[stem])}"
         taken.add(name)
         names.append(name)
     return names

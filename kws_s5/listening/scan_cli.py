@@ -5,7 +5,9 @@
     kws-scan show.flac --format audacity --out labels.txt   a label track
 """
 
+import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,11 +18,13 @@ import tyro
 
 from kws_s5.cli import guarded
 from kws_s5.errors import UserError
+from kws_s5.printable import printable as shown
 
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 MAX_MARGIN = 60.0  # seconds
 
-DESCRIPTION = """Where a model's words are in recordings of any length, sample rate and format (wav, flac, ogg, mp3).
+DESCRIPTION = """Where a model's words are in recordings of any length, sample rate and format (wav, flac, ogg, mp3;
+with ffmpeg installed also m4a, webm, wma, amr and the like).
 
 examples:
   kws-scan meeting.mp3 --model runs/quickstart
@@ -28,7 +32,7 @@ examples:
   kws-scan show.flac --format audacity --out labels.txt
   kws-scan radio.mp3 --save-hits hits          cut out what was found: check it, train with the wrong finds
 
-exit status: 0 words found, 1 nothing found, 2 a mistake or a file that cannot be read"""
+exit status: 0 words found, 1 nothing found, 2 a mistake, or something was not read (the rest was searched)"""
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Arguments) -> int:
     from kws_s5.listening import formats
+    from kws_s5.listening.recordings import recordings
     from kws_s5.listening.scan import ScanOptions, scan, total_seconds
 
-    files = recordings(arguments.files)
+    given = recordings(arguments.files)
+    files = given.files
     _check(arguments, files)
+    if given.left_out:
+        print(f"warning: {given.left_out}", file=sys.stderr)
     model = model_for(arguments.model, arguments.runtime)
     options = ScanOptions(model, split_words(arguments.keywords), arguments.threshold, hits=arguments.save_hits,
                           margin=arguments.margin)
@@ -81,6 +89,8 @@ def _run(arguments: Arguments) -> int:
             results.append(result)
             if result.error:
                 print(f"error: {result.error}", file=sys.stderr)
+            for note in result.notes:
+                print(f"note: {note}", file=sys.stderr)
             if result.remark and i == 0 and not arguments.quiet:
                 print(f"note: {result.remark}", file=sys.stderr)
             if streamed:
@@ -91,24 +101,7 @@ def _run(arguments: Arguments) -> int:
     if not arguments.quiet:
         heard = formats.clock(sum(result.seconds for result in results))
         print(f"{n} found in {heard} of {len(files)} recording{'s' if len(files) > 1 else ''}", file=sys.stderr)
-    return 2 if any(result.error for result in results) else int(n == 0)
-
-
-def recordings(given: Sequence[Path]) -> list[Path]:
-    """The files named, and those in the folders named, in order. Raises UserError for a folder without any."""
-    from kws_s5.audio.files import SUFFIXES
-
-    files: list[Path] = []
-    for path in given:
-        path = path.expanduser()
-        inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()) \
-            if path.is_dir() else [path]
-        if not inside:
-            raise UserError(f"{path}: holds no recordings")
-        files += inside
-    if not files:
-        raise UserError("no recordings: kws-scan FILES..., see kws-scan --help")
-    return files
+    return 2 if given.unread or any(result.error for result in results) else int(n == 0)
 
 
 def split_words(given: Sequence[str]) -> tuple[str, ...]:
@@ -147,8 +140,11 @@ def _check(arguments: Arguments, files: Sequence[Path]) -> None:
     if not 0 <= arguments.margin <= MAX_MARGIN or arguments.processes < 0:
         raise UserError(f"--margin must be 0 to {MAX_MARGIN:g} seconds, --processes 0 or more")
     out, hits = Path(arguments.out).expanduser(), Path(arguments.save_hits).expanduser()
-    if arguments.out and out.resolve() in {path.resolve() for path in files}:
+    outputs = {path.resolve() for path in (_outputs(arguments, files) if several else [out] if arguments.out else [])}
+    if outputs & {path.resolve() for path in files}:
         raise UserError(f"--out {out}: is one of the recordings; name another file")
+    if arguments.model and outputs & _model_files(arguments.model):
+        raise UserError(f"--out {out}: is the model; name another file")
     if arguments.out and out.exists() and out.is_dir() != several:
         raise UserError(f"--out {out}: {'is a file; name a folder' if several else 'is a folder; name a file'}")
     for path in _outputs(arguments, files) if several else ():
@@ -156,6 +152,31 @@ def _check(arguments: Arguments, files: Sequence[Path]) -> None:
             raise UserError(f"{path}: is there already and holds something else; name another folder with --out")
     if arguments.save_hits and hits.exists() and not hits.is_dir():
         raise UserError(f"--save-hits {hits}: is a file; name a folder")
+    if arguments.out:
+        _prove_writable("--out", out if several else out.parent)
+    if arguments.save_hits:
+        _prove_writable("--save-hits", hits)
+
+
+def _model_files(model: str) -> set[Path]:
+    """The files that ``--model`` may mean."""
+    path = Path(model).expanduser()
+    return {path.resolve(), (path / "model.safetensors").resolve()}
+
+
+def _prove_writable(option: str, folder: Path) -> None:
+    """Writes and removes a small file in the folder, or in the nearest one above it that exists; UserError if not."""
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    try:
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".kws-scan.") as file:
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise UserError(f"{option} {shown(folder)}: cannot be written ({error.strerror}); check the path, its "
+                        "permissions and the free space") from None
 
 
 def _outputs(arguments: Arguments, files: Sequence[Path]) -> list[Path]:
