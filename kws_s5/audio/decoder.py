@@ -19,8 +19,9 @@ import numpy as np
 import soundfile
 
 from kws_s5.audio import ffmpeg
+from kws_s5.audio.containers import plan
 from kws_s5.audio.pieces import Pieces
-from kws_s5.audio.plan import Link, Plan, plan
+from kws_s5.audio.plan import Link, Plan
 from kws_s5.audio.resample import StreamResampler
 from kws_s5.audio.samples import MAX_CHANNELS, checked_level, checked_rate, shown
 from kws_s5.errors import UserError
@@ -219,6 +220,8 @@ def opened(source: Any) -> Iterator[Sound]:
                 found = _Links(name, planned, raw)
                 stack.callback(found.close)
             except soundfile.LibsndfileError as error:
+                if missing:
+                    raise UserError(f"{name}: {missing}; get the file again") from error
                 kind = (ffmpeg.shared_kind(head), "")
                 if not kind[0] or not ffmpeg.installed():
                     raise UserError(f"{name}: cannot be read as sound ({_reason(error)}); get the file again, or "

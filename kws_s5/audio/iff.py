@@ -98,7 +98,9 @@ def caf(data: Pieces, begin: int) -> Plan:
         if head[:4] == b"data":
             there = data.size - at - 12
             if size > there + SLACK:
-                return Plan([Link(data)], f"is cut short, {max(0, there - 4)} of {size - 4} bytes of sound are there")
+                fixed = data.at(begin, at + 4 - begin) + struct.pack(">q", max(4, there))
+                return Plan([Link(Pieces(data, [fixed, (at + 12, data.size)]))],
+                            f"is cut short, {max(0, there - 4)} of {size - 4} bytes of sound are there")
             if size > 4 and size <= there and (there - size <= SLACK or _caf_chunk(data, at + 12 + size)):
                 return Plan([Link(data)])
             if there <= 4 or at + 4 > 1 << 20 or 0 <= size <= 4 and _caf_chunk(data, at + 12 + size):

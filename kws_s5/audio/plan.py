@@ -7,10 +7,6 @@ from dataclasses import dataclass, field
 
 from kws_s5.audio.pieces import Pieces
 
-# files that soundfile knows, which must not be searched for mp3 frames
-OTHERS = (b"NIST_1A", b"Creative Voice", b"FORM", b"PVF1", b"2BIT", b"MATLAB", b"\x64\xa3",
-          b"\x00\x00\xa3\x64", b"RIFF")
-
 
 @dataclass(frozen=True)
 class Link:
@@ -38,25 +34,3 @@ def skip_id3(data: Pieces) -> int:
     while (head := data.at(at, 10))[:3] == b"ID3" and len(head) == 10 and max(head[6:10]) < 128:
         at += 10 + (head[6] << 21 | head[7] << 14 | head[8] << 7 | head[9]) + (10 if head[5] & 16 else 0)
     return at if at < data.size else 0
-
-
-def plan(data: Pieces) -> Plan:
-    """The plan for a file."""
-    from kws_s5.audio import flac, iff, mpeg, ogg, riff
-
-    begin = skip_id3(data)
-    magic = data.at(begin, 16)
-    if magic[:4] in (b"RIFF", b"RF64", b"BW64", b"RIFX") and magic[8:12] == b"WAVE" or magic == riff.W64:
-        return riff.plan(data, begin)
-    if magic[:4] == b"OggS":
-        return ogg.plan(data, begin)
-    if magic[:4] == b"fLaC":
-        return flac.plan(data, begin)
-    if magic[:4] == b"FORM" and magic[8:12] in (b"AIFF", b"AIFC"):
-        return iff.aiff(data, begin)
-    if magic[:4] == b".snd":
-        return iff.au(data, begin)
-    if magic[:4] == b"caff":
-        return iff.caf(data, begin)
-    found = None if magic.startswith(OTHERS) else mpeg.plan(data, begin)
-    return found or Plan([Link(data)])

@@ -59,7 +59,8 @@ def _table(results: Sequence[FileResult], header: bool) -> str:
 
 
 def _json(results: Sequence[FileResult], header: bool) -> str:
-    return json.dumps({"files": [as_dict(result) for result in results]}, ensure_ascii=False, indent=1) + "\n"
+    text = json.dumps({"files": [as_dict(result) for result in results]}, ensure_ascii=False, indent=1) + "\n"
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)  # the same values
 
 
 def _csv(results: Sequence[FileResult], header: bool) -> str:

@@ -210,7 +210,8 @@ def test_compressed_silence_cannot_fill_the_memory(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("format", ["WAV", "FLAC", "OGG", "MP3", "AIFF", "AU", "W64", "CAF", "RF64", "NIST", "VOC"])
-def test_random_damage_is_read_or_refused(format: str) -> None:
+def test_random_damage_is_read_or_refused(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kws_s5.audio.ffmpeg.installed", lambda: "")  # its own process would take most of the time
     good = encoded(format)
 
     @settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
