@@ -55,20 +55,30 @@ def microphone(device: str | int | None = None) -> Iterator[Microphone]:
 
     def take(data: np.ndarray, frames: int, time: Any, status: Any) -> None:  # on PortAudio's thread: never waits
         try:
-            blocks.put_nowait(data.copy())
+            blocks.put_nowait(data[:, :1].copy() if data.shape[1] > 2 else data.copy())  # of an array: the first one
         except queue.Full:
             lost.append(frames)
 
-    lost: list[int] = []
-    try:
+    def start(channels: int) -> Any:
         stream = sounddevice.InputStream(samplerate=rate, blocksize=round(BLOCK * rate), device=device,
                                          channels=channels, dtype="float32", callback=take)
         stream.start()
+        return stream
+
+    lost: list[int] = []
+    try:
+        try:
+            stream = start(channels)
+        except sounddevice.PortAudioError:
+            if channels == info["max_input_channels"]:
+                raise
+            channels = info["max_input_channels"]  # arrays of microphones open with all their channels only
+            stream = start(channels)
     except sounddevice.PortAudioError as error:
         raise UserError(f"{info['name']}: cannot be opened at its own {rate:g} Hz ({_one_line(error)}); is another "
                         "program using it? kws-listen --list shows the devices") from None
     try:
-        yield Microphone(info["name"], rate, channels, _blocks(blocks, lost))
+        yield Microphone(info["name"], rate, channels if channels <= 2 else 1, _blocks(blocks, lost))
     finally:
         stream.stop()
         stream.close()

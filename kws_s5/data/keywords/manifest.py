@@ -40,6 +40,7 @@ class Manifest:
     noises: tuple[Clip, ...]  # recordings of _background_noise_
     rule: str  # how the splits were found
     notes: tuple[str, ...]  # what the user should know: files left out, few speakers, ...
+    empty: tuple[str, ...] = ()  # folders without a recording, and what they hold instead
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -58,19 +59,26 @@ def scan(root: str | Path, *, validation_percent: float = 10.0, test_percent: fl
         raise UserError(f"{shown(root)}: no such folder; give the folder that holds one folder of recordings per word")
     others: Counter[str] = Counter()
     files: list[tuple[str, str, int, int]] = []
+    empty: list[str] = []
     for word in _folders(root):
-        files += _recordings(root, word, others)
+        here: Counter[str] = Counter()
+        found = _recordings(root, word, here)
+        if not found and word != BACKGROUND:
+            kinds = ", ".join(f"{n} {shown(suffix)}" for suffix, n in here.most_common(3))
+            empty.append(f"{shown(word)} ({kinds or 'empty'})")
+        files += found
+        others += here
     noises = tuple(Clip(id, word, "", "train", size, modified) for id, word, size, modified in files
                    if word == BACKGROUND)
     files = [file for file in files if file[1] != BACKGROUND]
     if not files:
         raise UserError(f"{shown(root)}: {_why_nothing(root)}")
-    found = assign([file[0] for file in files], read_lists(root), validation_percent=validation_percent,
+    dealt = assign([file[0] for file in files], read_lists(root), validation_percent=validation_percent,
                    test_percent=test_percent)
     clips = tuple(Clip(id, word, speaker_of(os.path.basename(recording(id))), split, size, modified)
-                  for (id, word, size, modified), split in zip(files, found.splits, strict=True))
-    check_disjoint(clips, by_speaker=found.by_speaker)
-    return Manifest(root, clips, noises, found.rule, (*found.notes, *_left_out(others)))
+                  for (id, word, size, modified), split in zip(files, dealt.splits, strict=True))
+    check_disjoint(clips, by_speaker=dealt.by_speaker)
+    return Manifest(root, clips, noises, dealt.rule, (*dealt.notes, *_left_out(others)), tuple(empty))
 
 
 def check_disjoint(clips: tuple[Clip, ...], *, by_speaker: bool) -> None:

@@ -27,6 +27,7 @@ from kws_s5.data.keywords.classes import NOISE_SPANS, Cut, keyword_clips, labels
 from kws_s5.data.keywords.clips import SILENT, Clips, Item
 from kws_s5.data.keywords.joined import AnyClips, JoinedClips
 from kws_s5.data.keywords.manifest import SILENCE, UNKNOWN, Clip, Manifest, scan
+from kws_s5.data.keywords.report import words_lost
 from kws_s5.data.keywords.split_rule import SPLITS
 from kws_s5.data.keywords.store import Store, open_store
 from kws_s5.data.splits import Splits
@@ -115,6 +116,10 @@ def _store(config: KeywordData, manifest: Manifest) -> tuple[Store, dict[str, st
             raise UserError(f"{len(missing)} of {len(clips)} clips cannot be read (data.on_bad_file is fail): {first}")
         print(f"warning: {len(missing)} of {len(clips)} clips skipped, they cannot be read, for instance: {first}; "
               f"`kws-data {shown(manifest.root)}` lists them", file=sys.stderr)
+    lost = words_lost(manifest, store)
+    if lost:
+        print(f"warning: folders without a recording that can be read: {', '.join(lost)}; the model will not know them",
+              file=sys.stderr)
     return store, missing
 
 

@@ -75,8 +75,18 @@ def _files(manifest: Manifest, store: Store) -> Iterable[Finding]:
         yield Finding("unreadable", "problem", f"{len(store.failures)} files cannot be read",
                       "get them again or remove them; training leaves them out and says so",
                       [shown(reason) for reason in store.failures.values()])
+    lost = words_lost(manifest, store)
+    if lost:
+        yield Finding("vanished", "problem", f"folders without a recording that can be read: {', '.join(lost)}",
+                      "convert or get their recordings again, or remove the folders: no model will know these words")
     for note in manifest.notes:
         yield Finding("folder", "advice", note, "check that this is meant")
+
+
+def words_lost(manifest: Manifest, store: Store) -> list[str]:
+    """Words of which nothing can be learnt, and why: no recordings, or none that can be read."""
+    n, failed = Counter(clip.word for clip in manifest.clips), Counter(id.split("/")[0] for id in store.failures)
+    return [*manifest.empty, *(f"{shown(word)} ({n[word]} unreadable)" for word in n if failed[word] == n[word])]
 
 
 def _sound(clips: Sequence[Clip], index: np.ndarray, seconds: np.ndarray) -> Iterable[Finding]:

@@ -138,3 +138,15 @@ def test_folders_that_cannot_be_read_end_with_one_line_and_status_2(
     assert cli.main([str(tmp_path / folder)]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
+
+
+def test_words_without_a_recording_that_can_be_read_are_named(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("go", "empty", "bad"):
+        (root / name).mkdir()
+    for i in range(5):
+        (root / "go" / f"memo{i}.m4a").write_bytes(bytes(100))
+    (root / "bad" / "a.wav").write_bytes(b"no sound")
+    status, report = reported(root)
+    said = found(report)["vanished"]
+    assert status == 1 and said["level"] == "problem"
+    assert all(part in said["text"] for part in ("go (5 .m4a)", "empty (empty)", "bad (1 unreadable)"))
