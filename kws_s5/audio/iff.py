@@ -33,7 +33,7 @@ def aiff(data: Pieces, begin: int) -> Plan:
     kind = fields[18:22] if compressed else b"NONE"
     start, size = ssnd
     offset = struct.unpack(">I", data.at(start, 4).ljust(4, b"\0"))[0]
-    frame = channels * ((PLAIN.get(kind, 0) or bits) + 7) // 8
+    frame = channels * (((PLAIN.get(kind, 0) or bits) + 7) // 8)
     if kind not in PLAIN or not frame or start + 8 + offset > data.size:
         return Plan([Link(data)])
     first = start + 8 + offset
