@@ -37,13 +37,10 @@ def voice(folder: Path, rate: int, channels: int) -> Path:
     return folder / "original.wav"
 
 
-def by_ffmpeg(path: Path) -> np.ndarray:
+def by_ffmpeg(path: Path, channels: int) -> np.ndarray:
     """Mean over the channels, as ffmpeg decodes them."""
-    probe = subprocess.run(["ffprobe", "-v", "error", "-select_streams", "a:0", "-show_entries", "stream=channels",
-                            "-of", "csv=p=0", path], capture_output=True, text=True, check=True)
     raw = subprocess.run([FFMPEG, "-v", "error", "-i", path, "-map", "0:a:0", "-f", "f32le", "-"], capture_output=True,
                          check=True).stdout
-    channels = int(probe.stdout.split()[0].strip(","))
     return np.frombuffer(raw, "<f4").reshape(-1, channels).mean(1)
 
 
@@ -62,20 +59,22 @@ def agree(ours: np.ndarray, theirs: np.ndarray, rate: float) -> None:
 def test_files_of_every_format_sound_as_ffmpeg_decodes_them(tmp_path: Path, rate: int) -> None:
     made = 0
     for channels, (i, (suffix, options)) in itertools.product(CHANNELS, enumerate(OWN + FOREIGN)):
+        if i >= len(OWN) and i % len(RATES) != RATES.index(rate):
+            continue  # each foreign format at one rate: they start ffmpeg twice more
         path = tmp_path / f"{i}-{channels}.{suffix}"
         run = subprocess.run([FFMPEG, "-v", "error", "-y", "-i", voice(tmp_path, rate, channels), *options, path],
                              capture_output=True)
         if run.returncode or not path.stat().st_size:
             continue  # a codec that has no such rate, or is not in this ffmpeg
-        audio, theirs = load_audio(path), by_ffmpeg(path)
+        audio, theirs = load_audio(path), by_ffmpeg(path, channels)
         if suffix == "opus" and audio.rate != 48000:  # libsndfile decodes Opus at the rate of its source
-            theirs = by_ffmpeg(_resampled(path, audio.rate))
+            theirs = by_ffmpeg(_resampled(path, audio.rate), channels)
         try:
             agree(audio.waveform, theirs, audio.rate)
         except (AssertionError, ValueError) as error:
             raise AssertionError(f"{path.name} {options}: {len(audio.waveform)} {len(theirs)}") from error
         made += 1
-    assert made > 40
+    assert made > 30
 
 
 def _resampled(path: Path, rate: float) -> Path:
