@@ -101,6 +101,8 @@ class ClassHead:
     """Also give logits at every step (same weights, causal running mean), which streams need."""
     window: float = 1.0
     """Seconds of sound behind a frame decision (frame_logits)."""
+    frame_decoder: bool = False
+    """Frame decisions by a dense layer of their own: a clip of one word and a moment of a stream differ."""
 
     def __post_init__(self) -> None:
         one_of("head.pooling", self.pooling, Pooling)
@@ -155,6 +157,8 @@ class ModelConfig:
         require(self.n_layers >= 0, "model.n_layers", self.n_layers, "at least 0")
         require(0.0 <= self.dropout < 1.0, "model.dropout", self.dropout, "in [0, 1)")
         require(0.0 <= self.norm_momentum < 1.0, "model.norm_momentum", self.norm_momentum, "in [0, 1)")
+        if isinstance(self.head, ClassHead) and self.head.frame_decoder:
+            require(self.head.frame_logits, "head.frame_decoder", True, "off without head.frame_logits")
         if isinstance(self.head, ClassHead) and self.head.frame_logits:
             frame_rate = getattr(self.front, "frame_rate", self.rate)
             require(self.head.window * frame_rate <= MAX_WINDOW_FRAMES, "head.window", self.head.window,

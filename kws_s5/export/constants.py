@@ -64,7 +64,8 @@ class Constants:
     layers: tuple[Layer, ...]
     activation: str
     prenorm: bool
-    decoder: Dense
+    decoder: Dense  # of clips
+    reader: Dense  # of frames
     pooling: str
     window: int  # frames that a frame decision looks back; 0: the model has none
 
@@ -82,7 +83,8 @@ def from_model(model: SequenceModel) -> Constants:
         max(front.frame_rate, 2.0 * front.f_min / USABLE), front.absent == "mean", _norm(t, "front.norm"),
         t["front.norm.bias"], _dense(t, "front.encoder"),
         tuple(_layer(layer.seq.diagonal_system(), t, f"layers.{i}") for i, layer in enumerate(model.layers)),
-        config.activation, config.prenorm, _dense(t, "head.decoder"), head.pooling, window)
+        config.activation, config.prenorm, _dense(t, "head.decoder"),
+        _dense(t, "head.frame_decoder") or _dense(t, "head.decoder"), head.pooling, window)
 
 
 def _layer(system: DiagonalSystem, t: Tensors, name: str) -> Layer:

@@ -49,8 +49,8 @@ class PackedModel:
             parts |= _front(model.front, rate) if self.M else {}
             for i, layer in enumerate(model.layers):
                 parts |= {f"{i}.{name}": value for name, value in _layer(layer, step_rescale).items()}
-            parts["decoder"] = panels(model.head.decoder.weight.numpy())
-            parts["bias"] = model.head.decoder.bias.float().numpy()
+            parts["decoder"] = panels(model.head.reader.weight.numpy())
+            parts["bias"] = model.head.reader.bias.float().numpy()
         self._pack(parts)
 
     def address(self, name: str) -> int:

@@ -3,6 +3,7 @@
 ClassHead: logits = W pool(x) + b, pool = mean over the valid steps (or the last one). The frame decision uses the same
 W and b on the mean of the last ``window`` seconds: since the map is linear, the head projects first (v_t = W x_t) and
 averages K votes instead of H features. At the end of a clip no longer than the window it equals the clip decision.
+With ``frame_decoder`` the frame decision has a W and b of its own.
 PairHead: Tay et al. 2020's features of two documents. GaussianHead: variance = exp(v) below 0, v + 1 above.
 
 Legend: N batch, L steps, f steps of a chunk, H features, K outputs, W frames of the window.
@@ -27,7 +28,7 @@ def build_head(config: Head, d_model: int, n_outputs: int, frame_rate: float) ->
         if config.frame_logits and frame_rate <= 0:
             raise UserError("head.frame_logits = True: its window is in seconds, so model.rate must be set (Hz)")
         window = config.window * frame_rate if config.frame_logits else 0.0
-        return ClassHead(d_model, n_outputs, pooling=config.pooling, window=window)
+        return ClassHead(d_model, n_outputs, pooling=config.pooling, window=window, own=config.frame_decoder)
     if isinstance(config, GaussianHeadConfig):
         return GaussianHead(d_model, n_outputs, hidden=config.hidden)
     return PairHead(d_model, n_outputs)
@@ -36,11 +37,21 @@ def build_head(config: Head, d_model: int, n_outputs: int, frame_rate: float) ->
 class ClassHead(nn.Module):
     """Features (N, L, H) -> logits (N, K) of the clip; ``frames`` -> (N, L, K) at every step."""
 
-    def __init__(self, H: int, K: int, *, pooling: Pooling = "mean", window: float = 0.0) -> None:
-        """window: length of the frame decision's window in frames at step_rescale 1; 0: no frame decisions."""
+    def __init__(self, H: int, K: int, *, pooling: Pooling = "mean", window: float = 0.0, own: bool = False) -> None:
+        """window: length of the frame decision's window in frames at step_rescale 1; 0: no frame decisions.
+
+        own: frame decisions have a dense layer of their own.
+        """
         super().__init__()
         self.pooling, self.window = pooling, window
         self.decoder = dense(H, K)
+        if own:
+            self.frame_decoder = dense(H, K)
+
+    @property
+    def reader(self) -> nn.Linear:
+        """The dense layer of frame decisions."""
+        return getattr(self, "frame_decoder", self.decoder)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """x (N, L, H), lengths (N,) or None -> logits (N, K)."""
@@ -72,7 +83,7 @@ class ClassHead(nn.Module):
 
     def _votes(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            return F.linear(x, self.decoder.weight)  # (N, L, K)
+            return F.linear(x, self.reader.weight)  # (N, L, K)
 
     def _window(self, step_rescale: float | Tensor) -> int | Tensor:
         assert self.window > 0, "a head without frame_logits"
@@ -83,7 +94,7 @@ class ClassHead(nn.Module):
     def _average(self, votes: Tensor, state: State) -> tuple[Tensor, State]:
         """Running mean over the window, through sums in float64: exact for days, whatever the chunking."""
         if self.pooling == "last":
-            return votes + self.decoder.bias, state
+            return votes + self.reader.bias, state
         f, W = votes.shape[1], state["votes"].shape[1]
         history = torch.cat([state["votes"], votes], dim=1)  # (N, W + f, K)
         leaving, widths = history[:, :f], W
@@ -94,7 +105,7 @@ class ClassHead(nn.Module):
         exact = state["sums"].dtype
         sums = state["sums"][:, None] + (votes.to(exact) - leaving.to(exact)).cumsum(1)  # (N, f, K)
         seen = state["seen"] + torch.arange(1, f + 1, device=votes.device)[:, None]  # (f, 1)
-        logits = (sums / seen.clamp(max=widths)).to(votes.dtype) + self.decoder.bias
+        logits = (sums / seen.clamp(max=widths)).to(votes.dtype) + self.reader.bias
         last = sums[:, -1].clone() if f else state["sums"]
         return logits, {**state, "seen": state["seen"] + f, "votes": history[:, f:].contiguous(), "sums": last}
 

@@ -19,6 +19,7 @@ KINDS = {
     "gelu, layer norm behind": {"activation": "gelu", "norm": "layer", "prenorm": False},
     "batch norm behind, bilinear": {"prenorm": False, "ssm": {"discretization": "bilinear"}},
     "norm behind the SSM": {"ssm_norm": True},
+    "frame decoder": {"head": {"frame_decoder": True}},
     "layer norm there, half_glu2": {"ssm_norm": True, "norm": "layer", "activation": "half_glu2"},
     "clip, both halves, gain": {"ssm": {"eigenvalues": "clip", "conj_sym": False}, "front": {"gain": 2.0}},
     "no layers, absent modes": {"n_layers": 0, "front": {"absent": "mean"}},

@@ -15,6 +15,7 @@ KINDS = {
     "half_glu2, one pole, last": {"activation": "half_glu2", "front": {"n_poles": 1}, "head": {"pooling": "last"}},
     "gelu, layer norm behind": {"activation": "gelu", "norm": "layer", "prenorm": False},
     "norm behind the SSM": {"ssm_norm": True},
+    "frame decoder": {"head": {"frame_decoder": True}},
     "layer norm there, half_glu2": {"ssm_norm": True, "norm": "layer", "activation": "half_glu2"},
     "batch norm behind, bilinear": {"prenorm": False, "ssm": {"discretization": "bilinear"}},
     "exp, absent modes": {"ssm": {"eigenvalues": "exp"}, "front": {"absent": "mean", "gain": 2.0}},

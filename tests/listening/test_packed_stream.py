@@ -23,6 +23,7 @@ VARIANTS = {
     "bilinear exp": {"mixer": replace(SSM, discretization="bilinear", eigenvalues="exp")},
     "all states": {"mixer": replace(SSM, conj_sym=False)}, "no layers": {"n_layers": 0},
     "last": {"head": ClassHead("last", frame_logits=True)},
+    "frame decoder": {"head": ClassHead(frame_logits=True, frame_decoder=True, window=0.1)},
     "norm behind the SSM": {"ssm_norm": True}, "both behind": {"ssm_norm": True, "prenorm": False},
     "wide": {"d_model": 70, "mixer": replace(SSM, ssm_size=36)},
     "many outputs": {"n_outputs": 40}, "S4D": {"mixer": S4DMixer(n_states=6, dt_max=0.5), "ssm_norm": True},

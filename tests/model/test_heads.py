@@ -106,3 +106,17 @@ def test_build_head_chooses_by_the_configs_class() -> None:
     assert isinstance(build_head(GaussianHeadConfig(hidden=7), H, K, 0.0), GaussianHead)
     with pytest.raises(UserError, match="model.rate"):
         build_head(ClassHeadConfig(frame_logits=True), H, K, 0.0)
+
+
+def test_a_frame_decoder_decides_frames_and_leaves_clips_alone() -> None:
+    torch.manual_seed(0)
+    plain, own = ClassHead(4, 3, window=5.0), ClassHead(4, 3, window=5.0, own=True)
+    own.decoder.load_state_dict(plain.decoder.state_dict())
+    x = torch.randn(2, 20, 4)
+    torch.testing.assert_close(own(x), plain(x))
+    own.frame_decoder.load_state_dict(plain.decoder.state_dict())
+    torch.testing.assert_close(own.frames(x), plain.frames(x))
+    with torch.no_grad():
+        own.frame_decoder.bias += 1.0
+    torch.testing.assert_close(own.frames(x), plain.frames(x) + 1.0)
+    torch.testing.assert_close(own(x), plain(x))

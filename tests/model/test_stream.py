@@ -42,6 +42,7 @@ def run(model: SequenceModel, x: torch.Tensor, cuts: list[int], rescale: float |
 VARIANTS = {
     "batch": {}, "layer": {"norm": "layer"}, "post-norm": {"prenorm": False},
     "last": {"head": ClassHead("last", frame_logits=True)}, "full_glu": {"activation": "full_glu"},
+    "frame decoder": {"head": ClassHead(frame_logits=True, frame_decoder=True, window=0.1)},
     "bilinear exp": {"mixer": replace(SSM, discretization="bilinear", eigenvalues="exp")},
     "norm behind the SSM": {"ssm_norm": True}, "layer norm there": {"ssm_norm": True, "norm": "layer"},
     "tokens": {"front": TokenFront(11)}, "no layers": {"n_layers": 0},
