@@ -50,6 +50,8 @@ class KeywordData:
     """Synthetic voices that say the folders' names too, in training only (extra: synth); for few speakers, say 40."""
     added_talk: int = 0
     """Synthetic voices that talk, as _unknown_, in training only (extra: synth); fewer false alarms, say 120."""
+    background: str = ""
+    """Folder of talk and noises in which a spotter must stay silent, with transcripts.tsv: docs/listening.md."""
     accents: tuple[str, ...] = ()
     """Languages of the synthetic voices by their eSpeak NG names, for instance de; empty: eight kinds of English."""
 
@@ -84,6 +86,8 @@ class AugmentConfig:
     """Seconds by which clips are moved at most, either way."""
     gain: float = 0.0
     """Random level in natural log units: the amplitude is multiplied by exp(U(-gain, gain))."""
+    level: float = 0.0
+    """Probability of a random peak level, from 45 dB below full scale to 6 dB above it, where it is clipped."""
     noise: float = 0.0
     """Probability of adding background noise or coloured noise."""
     noise_snr: tuple[float, float] = (0.0, 30.0)
@@ -112,7 +116,7 @@ class AugmentConfig:
     def __post_init__(self) -> None:
         for name in ("shift", "gain", "microphone", "time_mask", "warp", "mixup"):
             require(getattr(self, name) >= 0, f"augment.{name}", getattr(self, name), "0 or more")
-        for name in ("splice", "noise", "reverb", "band_limit", "true_rate", "frequency_mask", "top_mask"):
+        for name in ("splice", "level", "noise", "reverb", "band_limit", "true_rate", "frequency_mask", "top_mask"):
             require(0 <= getattr(self, name) <= 1, f"augment.{name}", getattr(self, name), "between 0 and 1")
         require(0 <= self.speed <= 0.5, "augment.speed", self.speed, "between 0 and 0.5")
         require(self.noise_snr[0] <= self.noise_snr[1], "augment.noise_snr", self.noise_snr, "lowest, then highest dB")

@@ -1,6 +1,6 @@
 """Random changes of a training batch of waveforms, in the order in which sound meets them.
 
-    splice -> speed -> shift -> room -> noise -> microphone -> gain -> band limit -> mixup -> true rate
+    splice -> speed -> shift -> room -> noise -> microphone -> gain -> level -> band limit -> mixup -> true rate
 
 Every one is switched off by 0 in the config; a config of zeros gives the batch back as it is. All randomness comes from
 the generator. Rows keep their lengths and their place in time, except that a changed true rate changes both the rate
@@ -30,6 +30,7 @@ DECIMATED = 0.5  # share of the halved clips that keep every second sample witho
 ROOM = (0.1, 0.6)  # seconds until the sound has fallen by 60 dB
 DIRECT = (0.0, 15.0)  # dB of the direct sound over the room's
 COLOUR = (0.0, 2.0)  # noise of power 1 / f^a: white, pink, brown
+PEAK = (-45.0, 6.0)  # dB of full scale
 RECORDED = 0.5  # share of recordings among the noises, where there are any
 
 
@@ -75,8 +76,8 @@ def augment(batch: Batch, config: AugmentConfig, generator: torch.Generator, *,
 
 
 def _active(config: AugmentConfig) -> bool:
-    switches = (config.splice, config.shift, config.gain, config.noise, config.reverb, config.speed, config.microphone,
-                config.band_limit, config.true_rate, config.mixup)
+    switches = (config.splice, config.shift, config.gain, config.level, config.noise, config.reverb, config.speed,
+                config.microphone, config.band_limit, config.true_rate, config.mixup)
     return any(value > 0 for value in switches)
 
 
@@ -121,6 +122,9 @@ def _acoustics(x: Tensor, lengths: Tensor, rates: Tensor, config: AugmentConfig,
         x = sound.microphone(x, rates, rng.normal(0.0, deviation, (N, sound.BENDS)))
     if config.gain > 0:
         x *= torch.from_numpy(np.exp(rng.uniform(-config.gain, config.gain, (N, 1)))).to(x)
+    if config.level > 0:
+        chosen, peak = rng.random(N) < config.level, rng.uniform(*PEAK, N)
+        x = sound.clipped(x, torch.from_numpy(np.where(chosen, peak, np.nan)))
     if config.band_limit > 0:
         rows = np.flatnonzero(rng.random(N) < config.band_limit)
         cutoff = rates[rows].numpy() * np.exp(rng.uniform(np.log(1 / 8), np.log(1 / 2), len(rows)))

@@ -110,6 +110,14 @@ def microphone(x: Tensor, rates: Tensor, bends: np.ndarray) -> Tensor:
     return irfft(rfft(x, S).mul_(10.0 ** (level / 20.0)), S)[:, : x.shape[1]]
 
 
+def clipped(x: Tensor, peaks: Tensor) -> Tensor:
+    """x (N, L) with its loudest sample at ``peaks`` (N,) dB of full scale (nan: as it is), cut at full scale."""
+    loudest = x.abs().amax(1, keepdim=True).clamp(min=1e-6)
+    wanted = torch.where(peaks.isnan(), 1.0, 10.0 ** (peaks.nan_to_num() / 20.0)).to(x)[:, None]
+    factor = torch.where(peaks.isnan().to(x.device)[:, None], 1.0, wanted / loudest)
+    return (x * factor).clamp(-1.0, 1.0)
+
+
 def low_pass(x: Tensor, rates: Tensor, cutoff: np.ndarray) -> Tensor:
     """x (N, L) without what lies above ``cutoff`` (N,) Hz; half a cosine leads there."""
     if not len(x):

@@ -253,3 +253,22 @@ def test_few_and_many_rows_have_the_same_transform(rows: int) -> None:
     torch.testing.assert_close(spectrum, torch.fft.rfft(x, 1152))
     torch.testing.assert_close(irfft(spectrum, 1152)[:, :1000], x)
     torch.testing.assert_close(resample(spectrum, 1152, 576), torch.fft.irfft(spectrum[:, :289], 576) / 2)
+
+
+def test_level_brings_the_peak_anywhere_between_quiet_and_clipped() -> None:
+    x = 0.3 * torch.randn(64, 400, 1)
+    batch = Batch(x, torch.full((64,), 400), torch.zeros(64, dtype=torch.long), torch.full((64,), 1000.0).double())
+    out = augment(batch, AugmentConfig(level=1.0), torch.Generator().manual_seed(0)).x
+    peaks = out.abs().amax((1, 2))
+    assert peaks.max() == 1.0 and (peaks == 1.0).sum() >= 3  # clipped ones
+    assert peaks.min() < 10 ** (-35 / 20)
+    whole = peaks < 1.0
+    before = x.abs().amax((1, 2))
+    torch.testing.assert_close(out[whole] / peaks[whole, None, None], x[whole] / before[whole, None, None])
+
+
+def test_without_level_nothing_is_clipped() -> None:
+    x = torch.full((4, 100, 1), 2.0)
+    batch = Batch(x, torch.full((4,), 100), torch.zeros(4, dtype=torch.long), torch.full((4,), 1000.0).double())
+    out = augment(batch, AugmentConfig(level=0.0, gain=0.01), torch.Generator().manual_seed(0)).x
+    assert out.max() > 1.5
