@@ -20,6 +20,7 @@ from kws_s5.config import (
 
 COMMANDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 SPEECH_COMMANDS = "data/speech_commands"
+QUIET = 1e-9  # power under the logarithm of models that hear quiet microphones
 CLIP_GAIN = 2.4  # what the official Speech Commands loader of S5 amounts to
 
 
@@ -43,14 +44,26 @@ def kws12() -> RunConfig:
     return RunConfig("kws12", data, model, augment, optim, training)
 
 
-def commands12() -> RunConfig:
-    """The shipped model: continues a finished kws12, with synthetic talk as _unknown_ (extra: synth)."""
+def kws12_talk() -> RunConfig:
+    """Continues a finished kws12, with synthetic talk as _unknown_ (extra: synth)."""
     run = kws12()
     data = replace(run.data, added_talk=240)
     training = replace(run.training, epochs=8, init="runs/kws12")
     optim = replace(run.optim, lr=0.0006, ssm_lr=0.00025, warmup_epochs=0.5)
-    return replace(run, name="commands12", data=data, augment=replace(run.augment, splice=0.08), optim=optim,
+    return replace(run, name="kws12-talk", data=data, augment=replace(run.augment, splice=0.08), optim=optim,
                    training=training)
+
+
+def commands12() -> RunConfig:
+    """The shipped model: continues a finished kws12-talk, on made-up streams of talk (--data.background DIR)."""
+    run = kws12()
+    model = replace(run.model, front=replace(run.model.front, floor=QUIET),
+                    head=replace(run.model.head, frame_decoder=True, window=0.1))
+    training = replace(run.training, epochs=24, init="runs/kws12-talk", frame_weight=0.0, average_from=0.8,
+                       choose_by="last", stream_batch=16, listen_every=3)
+    optim = replace(run.optim, lr=0.002, ssm_lr=0.0008, warmup_epochs=1.0)
+    return replace(run, name="commands12", data=replace(run.data, background="data/background"), model=model,
+                   augment=replace(run.augment, splice=0.08, level=0.5), optim=optim, training=training)
 
 
 def kws12_logmel() -> RunConfig:
@@ -87,7 +100,8 @@ def words() -> RunConfig:
     training = TrainingConfig(epochs=40, batch_size=16, label_smoothing=0.1, frame_weight=0.5, average_from=0.75,
                               balanced=True, init="commands12", choose_by="loss")
     run = kws12()
-    model = replace(run.model, norm_momentum=0.8)  # few steps an epoch: running statistics have to follow quickly
+    model = replace(run.model, norm_momentum=0.8,  # few steps an epoch: running statistics have to follow quickly
+                    front=replace(run.model.front, floor=QUIET))
     return replace(run, name="words", data=KeywordData(root="data/words"), model=model, augment=augmentation(),
                    training=training)
 

@@ -9,7 +9,7 @@ Groups = Literal["standard", "BandCdecay", "BfastandCdecay", "noBCdecay"]
 Role = Literal["pole", "step", "input", "output"]
 """What a parameter is to a state space model: Lambda, log Delta, B, or C and D."""
 Schedule = Literal["cosine", "official", "constant"]
-ChooseBy = Literal["score", "loss"]
+ChooseBy = Literal["score", "loss", "last"]
 MatmulPrecision = Literal["highest", "high", "medium"]
 HALF = ("bf16-true", "16-true")
 
@@ -57,7 +57,7 @@ class TrainingConfig:
     seed: int = 0
     """Seed of weights, order, augmentation and dropout."""
     choose_by: ChooseBy = "score"
-    """What chooses the epoch on validation: score (accuracy or squared error), or loss, steadier with few examples."""
+    """What chooses the epoch on validation: score (accuracy or squared error), loss (steadier), or last: none of them."""
     patience: int = 0
     """Stop after this many epochs without a better validation score; 0: never."""
     label_smoothing: float = 0.0
@@ -65,8 +65,18 @@ class TrainingConfig:
     """Draw training clips so that all classes are equally frequent."""
     frame_weight: float = 0.0
     """Weight of the loss at every frame (heads with frame_logits); 0: only the whole clip counts."""
+    stream_batch: int = 0
+    """Made-up streams in a step: talk (data.background) with words in it. Wants head.frame_decoder. 0: none."""
+    stream_seconds: float = 5.0
+    """Length of each of these streams."""
+    stream_weight: float = 0.3
+    """Weight of their loss beside that of the clips."""
+    stream_silence: float = 0.2
+    """Weight in it of the frames without a word (summed; the best moment of a word has 1)."""
+    listen_every: int = 0
+    """Epochs between hearings of data.background: where a word was heard comes up more often after them; 0: never."""
     init: str = ""
-    """Model to start from: name, file or run directory, with the same --model options but head and dropout."""
+    """Model to start from: name, file or run directory, with the same --model options but head, dropout and floor."""
     average_from: float = 1.0
     """Share of the training after which the weights are averaged (0.75: over the last quarter); 1: never."""
     devices: int = 1
@@ -97,6 +107,9 @@ class TrainingConfig:
         require(self.batch_size >= 1, "training.batch_size", self.batch_size, "at least 1")
         require(0.0 <= self.label_smoothing < 1.0, "training.label_smoothing", self.label_smoothing, "in [0, 1)")
         require(self.frame_weight >= 0, "training.frame_weight", self.frame_weight, "0 or more")
+        for name in ("stream_batch", "stream_weight", "stream_silence", "listen_every"):
+            require(getattr(self, name) >= 0, f"training.{name}", getattr(self, name), "0 or more")
+        require(2.0 <= self.stream_seconds <= 60.0, "training.stream_seconds", self.stream_seconds, "2 to 60 seconds")
         require(self.save_minutes >= 0, "training.save_minutes", self.save_minutes, "0 or more")
         require(self.save_steps >= 0, "training.save_steps", self.save_steps, "0 or more")
         require(0 <= self.seed < 2**32, "training.seed", self.seed, "between 0 and 4294967295")

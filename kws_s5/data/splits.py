@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from kws_s5.config import Data
+from kws_s5.data.keywords.segments import Segments
 
 
 @dataclass
@@ -23,4 +24,5 @@ class Splits:
     report: dict[str, Any] = field(default_factory=dict)  # plain JSON: counts, choices made, files left out
     note: str = ""  # one line on the training data, kept in the model file
     data: Data | None = None  # the config with what was measured on the training set filled in; None: as it was
+    segments: Segments | None = None  # made-up streams for training; None: there is no background
     noises: list[tuple[Tensor, float]] = field(default_factory=list)  # (L,) float32 and Hz: noise for augmentation

@@ -29,6 +29,8 @@ class Objective(Protocol):
     monitor: str
     """Score of the validation clips that chooses the model."""
     higher_is_better: bool
+    latest: bool
+    """Choose the last weights instead."""
 
     def outputs(self, model: nn.Module, features: Features) -> Any:
         """Features behind the last layer -> what ``loss`` wants."""
@@ -53,6 +55,7 @@ class Classification:
     smoothing: float = 0.0
     monitor: str = "accuracy"
     higher_is_better: bool = True
+    latest: bool = False
 
     def outputs(self, model: nn.Module, features: Features) -> Tensor:
         """Clip logits (N, K)."""
@@ -116,6 +119,7 @@ class Regression:
 
     monitor: str = "mse"
     higher_is_better: bool = False
+    latest: bool = False
 
     def outputs(self, model: nn.Module, features: Features) -> tuple[Tensor, Tensor]:
         """Mean and variance."""
@@ -159,6 +163,7 @@ def build_objective(config: RunConfig) -> Objective:
         objective = Classification(training.label_smoothing)
     if training.choose_by == "loss":
         objective.monitor, objective.higher_is_better = "loss", False
+    objective.latest = training.choose_by == "last"
     return objective
 
 
@@ -169,14 +174,14 @@ def add(total: Sums | None, sums: Sums) -> Sums:
 
 
 def better(objective: Objective, scores: dict[str, float], than: dict[str, float] | None) -> bool:
-    """Whether ``scores`` beat ``than``: by the monitored score, a tie by the loss. NaN never does."""
+    """Whether ``scores`` beat ``than``: by the monitored score, a tie by the loss, or as the latest. NaN never does."""
     def rank(s: dict[str, float]) -> tuple[float, float]:
         value = s[objective.monitor]
         return (value if objective.higher_is_better else -value), -s["loss"]
 
     if scores[objective.monitor] != scores[objective.monitor] or scores["loss"] != scores["loss"]:
         return False
-    return than is None or rank(scores) > rank(than)
+    return than is None or objective.latest or rank(scores) > rank(than)
 
 
 def _exact(value: Tensor) -> Tensor:

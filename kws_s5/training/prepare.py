@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from kws_s5.bundle import Bundle, load
 from kws_s5.config import AugmentConfig, LinearFront, RunConfig, TokenFront, to_dict
@@ -15,7 +15,8 @@ from kws_s5.model.sequence import SequenceModel
 
 # where a model may differ from the one whose weights it takes; not in options of fresh weights (dt_min, C_init, ...),
 # which would have no effect
-OWN = {"model.n_outputs", "model.rate", "model.head", "model.dropout", "model.norm_momentum", "model.front.learnable"}
+OWN = {"model.n_outputs", "model.rate", "model.head", "model.dropout", "model.norm_momentum", "model.front.learnable",
+       "model.front.floor"}
 
 
 def completed(config: RunConfig, splits: Splits) -> RunConfig:
@@ -78,19 +79,22 @@ def load_weights_of(model: SequenceModel, labels: tuple[str, ...], source: str) 
         if not name.startswith("head.") and not (both and theirs[name].shape == ours[name].shape):
             raise UserError(f"training.init = {source!r}: its {name} does not fit a model for {model.config.rate:g} Hz "
                             f"(it was trained at {given.rate:g} Hz)")
+    for name in ours:  # a frame decoder begins as the decoder that made its decisions before
+        if name.startswith("head.frame_decoder.") and name not in theirs:
+            theirs[name] = theirs[name.replace("frame_decoder", "decoder")]
     for name, value in ours.items():
         if not name.startswith("head.") or (labels == given.labels and theirs[name].shape == value.shape):
             value.copy_(theirs[name])
-    shared = _shared_rows(model, given, labels) if labels != given.labels else len(labels)
+    shared = _shared_rows(model, given, theirs, labels) if labels != given.labels else len(labels)
     return f"started from {source} ({', '.join(given.labels[:4])}, ...): {shared} of {len(labels)} words known to it"
 
 
 @torch.no_grad()
-def _shared_rows(model: nn.Module, given: Bundle, labels: tuple[str, ...]) -> int:
+def _shared_rows(model: nn.Module, given: Bundle, theirs: dict[str, Tensor], labels: tuple[str, ...]) -> int:
     """Copies the output rows of the labels both have; returns how many."""
     shared = [(labels.index(label), given.labels.index(label)) for label in labels if label in given.labels]
-    mine, other = model.head.state_dict(), given.model.head.state_dict()
-    for name, value in mine.items():
+    other = {name.removeprefix("head."): value for name, value in theirs.items() if name.startswith("head.")}
+    for name, value in model.head.state_dict().items():
         if name in other and len(value) == len(labels) and len(other[name]) == len(given.labels):
             for i, j in shared:
                 value[i] = other[name][j]

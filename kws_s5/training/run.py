@@ -131,6 +131,8 @@ def _restore(task: Task, path: Path) -> None:
     task.progress = progress
     task.restored = checkpoint
     task.average.load(checkpoint["average"])
+    if task.streams is not None:
+        task.streams.segments.hard = [tuple(place) for place in checkpoint.get("hard", ())]
     task.train_sums = checkpoint["train_sums"] if rank_zero_only.rank == 0 else None
 
 

@@ -23,6 +23,7 @@ from kws_s5.training.checkpoint import Progress
 from kws_s5.training.loaders import EpochLoader, Shard, TrainBatches, classes_of, loader
 from kws_s5.training.objective import Objective, Sums, add
 from kws_s5.training.optim import build_optimizer, set_learning_rates
+from kws_s5.training.streams import StreamTraining
 
 
 class Task(pl.LightningModule):
@@ -41,6 +42,9 @@ class Task(pl.LightningModule):
         self.evaluation_sums: Sums = {}
         self.scores: dict[str, float] = {}  # of the last evaluation
         self.restored: dict | None = None  # the checkpoint the run goes on from
+        self.streams: StreamTraining | None = None
+        if splits.segments is not None and config.training.stream_batch:
+            self.streams = StreamTraining(splits.segments, config, splits.labels, splits.noises)
 
     @property
     def n_steps(self) -> int:
@@ -97,11 +101,19 @@ class Task(pl.LightningModule):
         features = self.model.features(**model_inputs(batch, self.config.model.rate, device=self.device))
         outputs = self.objective.outputs(self.model, features)
         loss = self.objective.loss(outputs, batch)
+        if self.streams is not None:
+            loss = loss + self.config.training.stream_weight * self.streams.loss(self.model, generator)
         with torch.no_grad():
             self.train_sums = add(self.train_sums, self.objective.sums(self.objective.predictions(outputs), batch))
         progress.step += 1
         progress.batch += 1
         return loss
+
+    def on_train_epoch_start(self) -> None:
+        """Listens to the background where it is time to; an epoch that is entered again in its middle has listened."""
+        every, done = self.config.training.listen_every, self.progress.epoch
+        if self.streams is not None and every and done and done % every == 0 and not self.progress.batch:
+            self.streams.listen(self.model)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Adds up what the scores are made of."""
@@ -122,6 +134,7 @@ class Task(pl.LightningModule):
         checkpoint["progress"] = self.progress.to_dict()
         checkpoint["train_sums"] = self.train_sums
         checkpoint["average"] = self.average.state()
+        checkpoint["hard"] = self.streams.segments.hard if self.streams is not None else []
 
     def share_train_sums(self) -> None:
         """Moves the running epoch's sums of all processes to the first one, whose checkpoint is the one written."""

@@ -109,3 +109,17 @@ def test_the_recipe_for_own_words_starts_from_the_shipped_model() -> None:
     run = words()
     model = build_model(replace(run.model, n_outputs=2, rate=16000.0))
     assert "1 of 2 words" in load_weights_of(model, ("stop", "hallo"), run.training.init)
+
+
+def test_a_frame_decoder_begins_as_the_decoder_that_decided_before(bank: str) -> None:
+    head = ClassHead(frame_logits=True, frame_decoder=True, window=0.1)
+    model = build_model(replace(BANK, head=head, front=replace(BANK.front, floor=1e-9)))
+    load_weights_of(model, ("a", "b", "c"), bank)
+    theirs = load(bank).model.head.decoder
+    assert torch.equal(model.head.frame_decoder.weight, theirs.weight)
+    assert torch.equal(model.head.decoder.weight, theirs.weight)
+    model = build_model(replace(BANK, head=head))
+    fresh = model.head.frame_decoder.weight.clone()
+    load_weights_of(model, ("c", "new", "a"), bank)
+    assert torch.equal(model.head.frame_decoder.weight[0], theirs.weight[2])
+    assert torch.equal(model.head.frame_decoder.weight[1], fresh[1])

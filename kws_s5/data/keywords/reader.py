@@ -30,6 +30,7 @@ from kws_s5.data.keywords.manifest import SILENCE, UNKNOWN, Clip, Manifest, scan
 from kws_s5.data.keywords.report import words_lost
 from kws_s5.data.keywords.split_rule import SPLITS
 from kws_s5.data.keywords.store import Store, open_store
+from kws_s5.data.keywords.stream_material import with_background
 from kws_s5.data.splits import Splits
 from kws_s5.errors import UserError
 
@@ -58,10 +59,15 @@ def build(config: KeywordData) -> Splits:
         choice["train"] += [(item.id, names[item.target]) for clips in added for item in clips.items]
         sets["train"] = JoinedClips([sets["train"], *added])
     _check(config, sets, names)
+    segments, noises, told = None, _noises(store, manifest.noises), []
+    if config.background:
+        segments, more, line = with_background(config, names, sets["train"])
+        noises, told = [*noises, *more], [line]
     report = _report(config, manifest, sets, names, missing)
+    report["notes"] += told
     report["choices"] = str(_write_choices(config, names, choice))
     return Splits(sets["train"], sets["validation"], sets["test"], labels=names, n_outputs=len(names),
-                  report=report, note=_note(manifest, sets["train"]), noises=_noises(store, manifest.noises))
+                  report=report, note=_note(manifest, sets["train"]), segments=segments, noises=noises)
 
 
 def evaluation_set(config: KeywordData, names: Sequence[str]) -> tuple[Clips, dict[str, Any]]:
