@@ -52,6 +52,8 @@ class KeywordData:
     """Synthetic voices that talk, as _unknown_, in training only (extra: synth); fewer false alarms, say 120."""
     background: str = ""
     """Folder of talk and noises in which a spotter must stay silent, with transcripts.tsv: docs/listening.md."""
+    added_near_misses: int = 0
+    """Synthetic voices that say what sounds almost like the words, as _unknown_, in training only; say 120."""
     accents: tuple[str, ...] = ()
     """Languages of the synthetic voices by their eSpeak NG names, for instance de; empty: eight kinds of English."""
 
@@ -67,10 +69,11 @@ class KeywordData:
         require(self.seed >= 0, "data.seed", self.seed, "0 or more")
         for name in ("synthetic_voices", "synthetic_takes"):
             require(getattr(self, name) >= 1, f"data.{name}", getattr(self, name), "at least 1")
-        for name in ("added_voices", "added_talk"):
+        for name in ("added_voices", "added_talk", "added_near_misses"):
             require(getattr(self, name) >= 0, f"data.{name}", getattr(self, name), "0 or more")
-        require(not self.added_talk or self.unknown, "data.added_talk", self.added_talk,
-                "0 without data.unknown: talk is the class _unknown_")
+        for name in ("added_talk", "added_near_misses"):
+            require(not getattr(self, name) or self.unknown, f"data.{name}", getattr(self, name),
+                    "0 without data.unknown: it is the class _unknown_")
         require(len(set(self.accents)) == len(self.accents), "data.accents", self.accents, "a list without repetitions")
         require(not self.added_voices or self.root != "synthetic", "data.added_voices", self.added_voices,
                 "0 where all voices are synthetic: set data.synthetic_voices")

@@ -1,4 +1,4 @@
-"""Synthetic speakers beside real ones, in training only: they say a folder's words, or they talk without saying them.
+"""Synthetic speakers beside real ones, in training only: they say a folder's words, or nearly, or talk without them.
 
 Two people who record ten words teach a model their voices; forty more voices, even synthetic ones, teach it the words.
 And a model that has heard words one at a time takes pieces of running speech for words until it has heard people talk.
@@ -21,7 +21,7 @@ from kws_s5.errors import UserError
 
 
 def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str], *, noise: bool) -> list[Clips]:
-    """What data.added_voices and data.added_talk ask for, as sets of training clips with the classes ``names``.
+    """What data.added_voices, added_talk and added_near_misses ask for, as sets of training clips.
 
     Args:
         names: the classes in their order; words are read as they are written.
@@ -38,6 +38,8 @@ def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str]
         roots.append(_words(config, keywords, others if UNKNOWN in names else None))
     if config.added_talk:
         roots.append(_talk(config, keywords))
+    if config.added_near_misses:
+        roots.append(_near_misses(config, keywords))
     if noise:
         roots.append(noise_in_cache(seed=config.seed, rate=round(config.rate), cache=config.cache))
     return [_clips(config, root, names) for root in roots]
@@ -78,6 +80,13 @@ def _talk(config: KeywordData, keywords: Sequence[str]) -> Path:
     from kws_s5.data.synthetic.talk import talk_in_cache
     return talk_in_cache(keywords, n_voices=config.added_talk, seed=config.seed, rate=round(config.rate),
                          accents=config.accents or ACCENTS, cache=config.cache)
+
+
+def _near_misses(config: KeywordData, keywords: Sequence[str]) -> Path:
+    from kws_s5.data.synthetic.espeak import ACCENTS
+    from kws_s5.data.synthetic.near_misses import near_misses_in_cache
+    return near_misses_in_cache(keywords, n_voices=config.added_near_misses, seed=config.seed, rate=round(config.rate),
+                                accents=config.accents or ACCENTS, cache=config.cache)
 
 
 def _clips(config: KeywordData, root: Path, names: Sequence[str]) -> Clips:

@@ -44,7 +44,8 @@ def labels(config: KeywordData, words: Sequence[str], official: Sequence[str] = 
         raise UserError(f"data.words: no folder {shown(missing[0])!r} in {shown(config.root)}; there are: "
                         + shown(", ".join(plain[:40])))
     keywords = config.words or (tuple(official) if set(official) == set(plain) else tuple(sorted(plain)))
-    if config.unknown and not (set(words) - set(keywords) - {SILENCE} or config.added_voices or config.added_talk):
+    if config.unknown and not (set(words) - set(keywords) - {SILENCE} or config.added_voices or config.added_talk
+                               or config.added_near_misses):
         raise UserError(f"data.unknown: {shown(config.root)} has no other words; name the keywords with data.words, "
                         f"put other words into a folder {UNKNOWN}, or let synthetic voices talk: data.added_talk")
     found = (*keywords, *[UNKNOWN] * config.unknown, *[SILENCE] * config.silence)

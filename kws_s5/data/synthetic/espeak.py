@@ -29,6 +29,7 @@ VARIANTS = (
     "victor",
 )
 
+SEPARATOR = "|"  # in no phoneme's name
 VOLUME = 50  # eSpeak's own 100 clips in some voices
 MAX_TEXT = 2000  # characters
 TIMEOUT = 300.0  # seconds for one list of utterances
@@ -61,6 +62,8 @@ class Utterance:
 
     text: str
     voice: Voice = Voice()
+    phonemes: bool = False
+    """[[What stands in double brackets]] is read as eSpeak's phonemes."""
 
 
 def speak(text: str, voice: Voice | None = None, *, seed: int = 0) -> tuple[np.ndarray, int]:
@@ -76,18 +79,29 @@ def speak_all(utterances: Sequence[Utterance], *, seed: int = 0) -> tuple[list[n
     """Utterances spoken one after the other by one fresh synthesiser -> waveforms as of ``speak``, rate in Hz."""
     for utterance in utterances:
         _check(utterance.text)
-    requests = [asdict(u.voice) | {"text": u.text, "voice": _name(u.voice), "volume": VOLUME} for u in utterances]
+    requests = [asdict(u.voice) | {"text": u.text, "voice": _name(u.voice), "volume": VOLUME, "phonemes": u.phonemes}
+                for u in utterances]
     return _parse(_worked({"seed": seed % 2**31, "requests": requests}), utterances)
 
 
 def pronounce(texts: Sequence[str], accent: str = "en-us") -> list[str]:
     """How ``accent`` says each text, as eSpeak's phonemes without stress: texts that sound the same are equal here."""
+    return [phonemes.translate({ord(mark): None for mark in "',"}).strip() for phonemes in _phonemes(texts, accent, "")]
+
+
+def phonemes_of(texts: Sequence[str], accent: str = "en-us") -> list[list[str]]:
+    """The phonemes of each text by eSpeak's names, with the stress before them: athena -> a T 'i: n @."""
+    return [phonemes.replace(" ", SEPARATOR).strip(SEPARATOR).split(SEPARATOR)
+            for phonemes in _phonemes(texts, accent, SEPARATOR)]
+
+
+def _phonemes(texts: Sequence[str], accent: str, between: str) -> list[str]:
     for text in texts:
         _check(text)
-    found = json.loads(_worked({"seed": 0, "pronounce": list(texts), "voice": accent}))
+    found = json.loads(_worked({"seed": 0, "pronounce": list(texts), "voice": accent, "between": between}))
     if found is None:
         raise _no_accent(accent)
-    return [phonemes.translate({ord(mark): None for mark in "',"}).strip() for phonemes in found]
+    return found
 
 
 def _check(text: str) -> None:

@@ -5,9 +5,10 @@ word sounds a little different each time; a fresh process that speaks the same l
 bytes. A crash of the synthesiser ends this process, not the caller's.
 
 stdin: one JSON object, {"library", "data", "seed", "requests": [{"text", "voice", "pitch", "speed", "intonation",
-"volume"}, ...]}. stdout: the rate in Hz, then for each request its number of samples (-1: no such voice) and the
-samples; all integers little-endian, 4 bytes (samples 2). With {"pronounce": [...], "voice"} instead of requests: a JSON
-list of the texts' phonemes (null: no such voice).
+"volume", "phonemes"}, ...]}; with "phonemes" text in [[double brackets]] is read as phonemes. stdout: the rate in Hz,
+then for each request its number of samples (-1: no such voice) and the samples; all integers little-endian, 4 bytes
+(samples 2). With {"pronounce": [...], "voice", "between"} instead of requests: a JSON list of the texts'
+phonemes with the character "between" between them (null: no such voice).
 """
 
 import ctypes
@@ -18,6 +19,7 @@ from array import array
 SYNCHRONOUS = 2  # espeak_AUDIO_OUTPUT: sound goes to the callback, and the call returns when all is said
 DO_NOT_EXIT = 0x8000  # espeak_Initialize: report missing data instead of ending the process
 UTF8 = 1
+PHONEMES = 0x100  # espeakPHONEMES: [[...]] in a text are phonemes
 PARAMETERS = {"speed": 1, "volume": 2, "pitch": 3, "intonation": 4}  # espeak_PARAMETER
 CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 
@@ -41,15 +43,17 @@ class Espeak:
             self.lib.espeak_SetParameter(number, request[name], 0)
         text = request["text"].encode()
         self.sound = array("h")
-        self.lib.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, 1, 0, UTF8, None, None)
+        flags = UTF8 | (PHONEMES if request["phonemes"] else 0)
+        self.lib.espeak_Synth(text, ctypes.c_size_t(len(text) + 1), 0, 1, 0, flags, None, None)
         return self.sound
 
-    def pronounce(self, text: str) -> str:
-        """eSpeak's names of the phonemes of ``text``, in the current voice."""
+    def pronounce(self, text: str, between: str) -> str:
+        """eSpeak's names of the phonemes of ``text``, in the current voice, ``between`` between them (may be empty)."""
         left, phonemes = ctypes.c_char_p(text.encode()), []
+        mode = ord(between) << 8 if between else 0
         self.lib.espeak_TextToPhonemes.restype = ctypes.c_char_p
         while left.value:  # a clause at a time
-            phonemes.append((self.lib.espeak_TextToPhonemes(ctypes.byref(left), UTF8, 0) or b"").decode())
+            phonemes.append((self.lib.espeak_TextToPhonemes(ctypes.byref(left), UTF8, mode) or b"").decode())
         return " ".join(phonemes)
 
     def _collect(self, samples: int | None, count: int, events: int | None) -> int:
@@ -64,7 +68,8 @@ def main() -> int:
     out = sys.stdout.buffer
     if "pronounce" in task:
         known = espeak.rate > 0 and espeak.lib.espeak_SetVoiceByName(task["voice"].encode()) == 0
-        out.write(json.dumps([espeak.pronounce(text) for text in task["pronounce"]] if known else None).encode())
+        found = [espeak.pronounce(text, task["between"]) for text in task["pronounce"]] if known else None
+        out.write(json.dumps(found).encode())
         return 0
     out.write(espeak.rate.to_bytes(4, "little", signed=True))
     for request in task["requests"] if espeak.rate > 0 else ():

@@ -18,14 +18,17 @@ from kws_s5.errors import UserError
 
 
 def record(texts: Sequence[str], voice: Voice, rng: np.random.Generator, *, rate: int, seconds: float,
-           noise: bool = True) -> Iterator[np.ndarray]:
+           noise: bool = True, phonemes: bool = False) -> Iterator[np.ndarray]:
     """What ``voice`` says, each text as a recording (L,) of ``seconds``, longer where the text is.
+
+    noise: in a room with noise; phonemes: [[...]] in a text is read as eSpeak's phonemes.
 
     Raises:
         UserError: no synthesiser, no such accent, or a text of which nothing is heard.
     """
     seed = int(rng.integers(2**31))
-    waveforms, voice_rate = speak_all([Utterance(text, draw_manner(voice, rng)) for text in texts], seed=seed)
+    utterances = [Utterance(text, draw_manner(voice, rng), phonemes) for text in texts]
+    waveforms, voice_rate = speak_all(utterances, seed=seed)
     response = room(rate, rng) if noise else None
     floor = coloured_noise(int(10 * rate), rate, rng.uniform(0, 2), rng) if noise else None
     if floor is not None and rng.random() < 0.3:

@@ -11,6 +11,7 @@ import soundfile
 from kws_s5.config import KeywordData
 from kws_s5.data.build import build
 from kws_s5.data.synthetic.espeak import speak
+from kws_s5.data.synthetic.near_misses import EACH
 from kws_s5.data.synthetic.noise import N_NOISES
 from kws_s5.data.synthetic.words import FILLERS
 from kws_s5.errors import UserError
@@ -158,3 +159,12 @@ def test_talk_needs_its_class() -> None:
 def test_a_synthetic_folder_has_no_added_voices() -> None:
     with pytest.raises(UserError, match="synthetic_voices"):
         KeywordData(added_voices=4)
+
+
+def test_near_misses_are_unknown_in_training_only(root: Path) -> None:
+    splits = build(config(root, unknown=True, added_near_misses=3))
+    near = [i for i, id in enumerate(splits.train.ids) if id.startswith("synthetic: ")]
+    assert len(near) == 3 * EACH and {splits.labels[splits.train.targets[i]] for i in near} == {"_unknown_"}
+    assert not any(id.startswith("synthetic: ") for split in (splits.validation, splits.test) for id in split.ids)
+    with pytest.raises(UserError, match="data.added_near_misses"):
+        config(root, added_near_misses=3)
