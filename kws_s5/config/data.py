@@ -28,6 +28,8 @@ class KeywordData:
     """Training rate in Hz, at which the step rescale is 1. Clips keep their own rates."""
     seconds: float = 1.0
     """Longest clip in a batch; longer ones are cut (a random window in training, else the middle). 0: no limit."""
+    trim: bool = False
+    """Cut longer recordings of keywords around the word in them, found by its energy, in every split."""
     pad: bool = True
     """Zero-pad shorter clips to data.seconds and treat the padding as sound, as published results do."""
     download: Literal["", "v0.01", "v0.02"] = ""
@@ -51,7 +53,7 @@ class KeywordData:
     added_talk: int = 0
     """Synthetic voices that talk, as _unknown_, in training only (extra: synth); fewer false alarms, say 120."""
     background: str = ""
-    """Folder of talk and noises in which a spotter must stay silent, with transcripts.tsv: docs/listening.md."""
+    """Folder of talk and noises in which a spotter must stay silent (docs/listening.md); synthetic: added_talk's."""
     added_near_misses: int = 0
     """Synthetic voices that say what sounds almost like the words, as _unknown_, in training only; say 120."""
     accents: tuple[str, ...] = ()
@@ -74,6 +76,8 @@ class KeywordData:
         for name in ("added_talk", "added_near_misses"):
             require(not getattr(self, name) or self.unknown, f"data.{name}", getattr(self, name),
                     "0 without data.unknown: it is the class _unknown_")
+        require(self.background != "synthetic" or self.added_talk > 0, "data.background", self.background,
+                "a folder, where no synthetic people talk (data.added_talk)")
         require(len(set(self.accents)) == len(self.accents), "data.accents", self.accents, "a list without repetitions")
         require(not self.added_voices or self.root != "synthetic", "data.added_voices", self.added_voices,
                 "0 where all voices are synthetic: set data.synthetic_voices")

@@ -37,7 +37,7 @@ def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str]
     if config.added_voices:
         roots.append(_words(config, keywords, others if UNKNOWN in names else None))
     if config.added_talk:
-        roots.append(_talk(config, keywords))
+        roots.append(talk_folder(config, keywords))
     if config.added_near_misses:
         roots.append(_near_misses(config, keywords))
     if noise:
@@ -75,7 +75,8 @@ def _check_said(keywords: Sequence[str], sounds: Sequence[str], accent: str) -> 
                             "another language with data.accents, or set data.added_voices 0")
 
 
-def _talk(config: KeywordData, keywords: Sequence[str]) -> Path:
+def talk_folder(config: KeywordData, keywords: Sequence[str]) -> Path:
+    """Where the people of data.added_talk talk, made if need be."""
     from kws_s5.data.synthetic.espeak import ACCENTS
     from kws_s5.data.synthetic.talk import talk_in_cache
     return talk_in_cache(keywords, n_voices=config.added_talk, seed=config.seed, rate=round(config.rate),

@@ -31,6 +31,7 @@ from kws_s5.data.keywords.report import words_lost
 from kws_s5.data.keywords.split_rule import SPLITS
 from kws_s5.data.keywords.store import Store, open_store
 from kws_s5.data.keywords.stream_material import with_background
+from kws_s5.data.keywords.word_place import around_word
 from kws_s5.data.splits import Splits
 from kws_s5.errors import UserError
 
@@ -50,7 +51,7 @@ def build(config: KeywordData) -> Splits:
     store, missing = _store(config, manifest)
     choice = {split: _chosen(config, manifest, names, store, split) for split in SPLITS}
     sets: dict[str, AnyClips] = {
-        split: Clips(store, _items(store, choice[split], names), seconds=config.seconds, pad=config.pad,
+        split: Clips(store, _items(store, choice[split], names, config), seconds=config.seconds, pad=config.pad,
                      random_windows=split == "train", seed=config.seed, silent_rate=config.rate)
         for split in SPLITS}
     added = added_clips(config, names, [word for word in manifest.words if word not in names],
@@ -80,7 +81,7 @@ def evaluation_set(config: KeywordData, names: Sequence[str]) -> tuple[Clips, di
     store, missing = _store(config, manifest)
     rest = UNKNOWN if UNKNOWN in names else None
     chosen = [(clip.id, clip.word if clip.word in names else rest) for clip in manifest.clips]
-    items = _items(store, [(id, label) for id, label in chosen if label], names)
+    items = _items(store, [(id, label) for id, label in chosen if label], names, config)
     if not items:
         raise UserError(f"{shown(config.root)}: no folder is named like a class of the model ({', '.join(names)})")
     clips = Clips(store, items, seconds=config.seconds, pad=config.pad, silent_rate=config.rate)
@@ -147,7 +148,8 @@ def _chosen(config: KeywordData, manifest: Manifest, names: Sequence[str], store
     return chosen
 
 
-def _items(store: Store, chosen: Sequence[tuple[str | Cut, str]], names: Sequence[str]) -> list[Item]:
+def _items(store: Store, chosen: Sequence[tuple[str | Cut, str]], names: Sequence[str],
+           config: KeywordData) -> list[Item]:
     """What can be read of ``chosen``, as items of a data set."""
     target = {name: i for i, name in enumerate(names)}
     lengths = store.index["length"].tolist()
@@ -158,7 +160,11 @@ def _items(store: Store, chosen: Sequence[tuple[str | Cut, str]], names: Sequenc
             items.append(Item(source.name, row, source.start, source.stop, source.gain, target[label]))
         elif store.readable(source):
             row = store.rows[source]
-            items.append(Item(source, row, 0, lengths[row], 1.0, target[label]))
+            start, stop = 0, lengths[row]
+            rate = float(store.index["rate"][row])
+            if config.trim and label not in (UNKNOWN, SILENCE) and stop > config.seconds * rate > 0:
+                start, stop = around_word(store.waveform(row), rate, config.seconds)
+            items.append(Item(source, row, start, stop, 1.0, target[label]))
     return items
 
 
