@@ -107,10 +107,22 @@ def words() -> RunConfig:
 
 
 def spotter() -> RunConfig:
-    """Your own words for listening: as words, with synthetic voices that say them and that talk (extra: synth)."""
+    """Your own words for listening: as words, with synthetic voices that say them, or nearly, or talk (extra: synth)."""
     run = words()
-    data = replace(run.data, unknown=True, silence=True, added_talk=120, added_voices=40)
-    return replace(run, name="spotter", data=data, training=replace(run.training, epochs=20))
+    data = replace(run.data, trim=True, unknown=True, silence=True, background="synthetic", added_talk=120,
+                   added_voices=40, added_near_misses=120)
+    model = replace(run.model, head=replace(run.model.head, frame_decoder=True, window=0.1))
+    training = replace(run.training, epochs=8, frame_weight=0.0, average_from=0.75, choose_by="last", stream_batch=16,
+                       listen_every=2)
+    return replace(run, name="spotter", data=data, model=model, augment=replace(run.augment, level=0.5),
+                   training=training)
+
+
+def typed() -> RunConfig:
+    """Words that nobody has recorded (--data.words "hey athena"), by synthetic voices alone (extra: synth)."""
+    run = spotter()
+    data = replace(run.data, root="synthetic", words=("hey computer",), added_voices=0, synthetic_voices=200)
+    return replace(run, name="typed", data=data)
 
 
 def quickstart() -> RunConfig:
