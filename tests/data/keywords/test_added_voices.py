@@ -13,6 +13,7 @@ from kws_s5.data.build import build
 from kws_s5.data.synthetic.espeak import speak
 from kws_s5.data.synthetic.near_misses import EACH
 from kws_s5.data.synthetic.noise import N_NOISES
+from kws_s5.data.synthetic.talk import SENTENCES
 from kws_s5.data.synthetic.words import FILLERS
 from kws_s5.errors import UserError
 
@@ -168,3 +169,12 @@ def test_near_misses_are_unknown_in_training_only(root: Path) -> None:
     assert not any(id.startswith("synthetic: ") for split in (splits.validation, splits.test) for id in split.ids)
     with pytest.raises(UserError, match="data.added_near_misses"):
         config(root, added_near_misses=3)
+
+
+def test_people_who_talk_are_the_background_of_streams_where_nobody_has_hours_of_talk(root: Path) -> None:
+    splits = build(config(root, unknown=True, added_talk=3, background="synthetic"))
+    assert len(splits.segments.talk) == 3 * SENTENCES and not splits.noises
+    said = {splits.labels[word.target] for word in splits.segments.words}
+    assert {"lights_on", "stop"} <= said
+    with pytest.raises(UserError, match="data.background"):
+        config(root, background="synthetic")
