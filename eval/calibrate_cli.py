@@ -93,6 +93,7 @@ def _run(arguments: Arguments) -> None:
 def calibration(bundle, arguments: Arguments) -> dict:
     """Thresholds and what they give on the material they were chosen on, as JSON values."""
     from kws_s5.eval.calibrate import calibrate, hours_needed
+    from kws_s5.eval.held_out import MARKS, marks
     from kws_s5.eval.stream import background_track, progress_bar, tracks
     from kws_s5.eval.stream_audio import StreamConditions, gather
     from kws_s5.eval.stream_scores import by_word, row_at
@@ -112,7 +113,7 @@ def calibration(bundle, arguments: Arguments) -> dict:
     return {
         "thresholds": thresholds, "max_false_alarms_per_hour": arguments.max_fa_per_hour, "data": material.description,
         "background_hours": background.seconds / 3600, "hours_needed": _finite(hours_needed(arguments.max_fa_per_hour)),
-        "rate": rate, "snr": list(arguments.snr), "seed": arguments.seed,
+        "rate": rate, "snr": list(arguments.snr), "seed": arguments.seed, MARKS: marks(material.background),
         **row_at(background, words, thresholds, config),
         "by_word": by_word(background, words, thresholds, config),
     }

@@ -16,7 +16,7 @@ from torch.utils.data import ConcatDataset, Dataset
 
 from kws_s5.audio.samples import shown
 from kws_s5.bundle import Bundle
-from kws_s5.config import KeywordData
+from kws_s5.config import Data, KeywordData
 from kws_s5.data.build import build
 from kws_s5.data.keywords.clips import Clips
 from kws_s5.data.keywords.manifest import SILENCE, UNKNOWN
@@ -49,7 +49,7 @@ class Source:
 
 def from_run(bundle: Bundle, *, split: Split = "test") -> Source:
     """The clips of the run that made the model. Raises UserError where they are not there any more."""
-    config = bundle.config.data
+    config = _without_background(bundle.config.data)
     try:
         splits = build(config)
     except UserError as error:
@@ -69,7 +69,7 @@ def from_folder(bundle: Bundle, folder: str | Path, *, split: Split | None = Non
     if not isinstance(config, KeywordData):
         raise UserError("--data is for models of sound; this one is evaluated on its own data, without --data")
     listed = folder.is_dir() and bool(read_lists(folder))
-    config = replace(config, root=str(folder), download="", on_bad_file="skip")
+    config = replace(_without_background(config), root=str(folder), download="", on_bad_file="skip")
     if split != "all" and (listed or split is not None):
         words = tuple(label for label in bundle.labels if label not in (UNKNOWN, SILENCE))
         same = replace(config, words=words, unknown=UNKNOWN in bundle.labels, silence=SILENCE in bundle.labels)
@@ -78,6 +78,11 @@ def from_folder(bundle: Bundle, folder: str | Path, *, split: Split | None = Non
     archive = " (official 12-class test archive)" if is_test_archive(folder) else ""
     remarks = _remarks(report, as_unknown=_as_unknown(clips, bundle.labels))
     return Source(clips, f"all clips of {folder_name(folder)}{archive}", _rates(clips), remarks)
+
+
+def _without_background(config: Data) -> Data:
+    """Hours that only the training listens to, and that may be elsewhere by now."""
+    return replace(config, background="") if isinstance(config, KeywordData) else config
 
 
 def folder_name(folder: str | Path) -> str:

@@ -22,6 +22,7 @@ from kws_s5 import __version__
 from kws_s5.atomic import write_json
 from kws_s5.bundle import Bundle
 from kws_s5.errors import UserError
+from kws_s5.eval.held_out import remark
 from kws_s5.eval.noise import noise_from
 from kws_s5.eval.sources import Source
 from kws_s5.eval.stream_audio import Block, Material, StreamConditions, background_stream, gather, words_stream
@@ -44,10 +45,11 @@ def run_stream(bundle: Bundle, source: Source, arguments: "Arguments", out: Path
     """The command. Raises UserError for what the user can mend."""
     material = gather(source.dataset, bundle.labels, arguments.background, description=source.description)
     conditions = conditions_of(bundle, arguments)
+    chosen_on = remark(bundle.metrics, material.background)
     with progress_bar(arguments.json) as tick:
         rows = [measure(bundle, material, c, tick) for c in conditions]
     report = {"model": bundle.config.name, "library": __version__, "data": material.description,
-              "remarks": list(material.remarks), "train_rate": bundle.rate, "hit": HIT,
+              "remarks": [*material.remarks, *filter(None, [chosen_on])], "held_out": not chosen_on, "train_rate": bundle.rate, "hit": HIT,
               "spotter": vars(SpotterConfig()), "rows": rows}
     written = write(report, out)
     if arguments.json:
@@ -59,8 +61,8 @@ def run_stream(bundle: Bundle, source: Source, arguments: "Arguments", out: Path
         print(f"\n{name_of(row)}: {row['background_seconds'] / 60:.1f} min of background, {row['own']['words']} words")
         console.print(operating_table(row))
         console.print(word_table(row["by_word"]))
-    for remark in material.remarks:
-        console.print(remark, markup=False)
+    for line in report["remarks"]:
+        console.print(line, markup=False)
     print(f"A hit: {HIT}.")
     console.print("written: " + ", ".join(map(str, written)), markup=False, soft_wrap=True)
 

@@ -100,3 +100,11 @@ def test_a_run_whose_folder_is_gone_or_changed_says_how_to_go_on(folder, make_bu
     shutil.rmtree(folder)
     with pytest.raises(UserError, match="no such folder.*--data DIR"):
         from_run(bundle)
+
+
+def test_a_model_is_tested_without_the_background_of_its_training(folder, make_bundle):
+    bundle = make_bundle(folder)
+    before = from_run(bundle).dataset.ids
+    bundle.config = replace(bundle.config, data=replace(bundle.config.data, background="gone"))
+    assert from_run(bundle).dataset.ids == before
+    assert len(from_folder(bundle, folder).dataset)

@@ -221,3 +221,22 @@ def test_calibration_refuses_what_it_cannot_do(run, tmp_path, capsys) -> None:
     capsys.readouterr()
     assert calibrate_main(arguments) == 2
     assert "checksum" in capsys.readouterr().err and path.read_bytes() == bytes(damaged)
+
+
+def test_figures_on_the_background_that_chose_the_thresholds_are_not_called_held_out(run, tmp_path, capsys) -> None:
+    words, talk, other = (str(tmp_path / name) for name in ("words", "talk", "other"))
+    save_wav(tmp_path / "other" / "new.wav", 0.1 * np.ones(16000, np.float32), 16000)
+
+    def told(background: str) -> dict:
+        arguments = [str(run), "--data", words, "--background", background, "--stream", "--json"]
+        assert eval_main([*arguments, "--out", str(tmp_path / "eval")]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert told(talk)["held_out"]  # nothing was chosen yet
+    assert calibrate_main([str(run), "--data", words, "--background", talk]) == 0
+    capsys.readouterr()
+    report = told(talk)
+    assert not report["held_out"] and "not held out" in report["remarks"][-1]
+    assert told(other)["held_out"]
+    (tmp_path / "other" / "moved.wav").write_bytes(next((tmp_path / "talk").rglob("*.wav")).read_bytes())
+    assert "1 of these 2 recordings" in told(other)["remarks"][-1]  # by its sound, whatever its name
