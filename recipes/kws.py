@@ -60,7 +60,7 @@ def commands12() -> RunConfig:
     model = replace(run.model, front=replace(run.model.front, floor=QUIET),
                     head=replace(run.model.head, frame_decoder=True, window=0.1))
     training = replace(run.training, epochs=24, init="runs/kws12-talk", frame_weight=0.0, average_from=0.8,
-                       choose_by="last", stream_batch=16, listen_every=3)
+                       choose_by="last", stream_batch=16, listen_every=3, fit_unknown=True)
     optim = replace(run.optim, lr=0.002, ssm_lr=0.0008, warmup_epochs=1.0)
     return replace(run, name="commands12", data=replace(run.data, background="data/background"), model=model,
                    augment=replace(run.augment, splice=0.08, level=0.5), optim=optim, training=training)

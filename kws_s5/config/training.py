@@ -73,6 +73,8 @@ class TrainingConfig:
     """Weight of their loss beside that of the clips."""
     stream_silence: float = 0.2
     """Weight in it of the frames without a word (summed; the best moment of a word has 1)."""
+    fit_unknown: bool = False
+    """Move the clip decision for _unknown_ to where validation clips come out best. Wants head.frame_decoder."""
     listen_every: int = 0
     """Epochs between hearings of data.background: where a word was heard comes up more often after them; 0: never."""
     init: str = ""

@@ -15,11 +15,19 @@ from kws_s5.training.objective import Sums, better
 from kws_s5.training.results import results_of, write_results
 from kws_s5.training.run_dir import remove_previous
 from kws_s5.training.task import Task
+from kws_s5.training.unknown_bias import can_fit, fit_unknown
 
 
 def finish(task: Task, trainer: pl.Trainer, out: Path, console: Console, *, command: str) -> None:
     """Chooses the model, tests it, and writes and prints the results."""
     chosen, validation = choose(task, trainer, out, console)
+    if task.config.training.fit_unknown and can_fit(task.config.model, task.splits.labels):
+        offset = fit_unknown(task.model, task.splits.labels, task.splits.validation,
+                             batch_size=task.config.training.batch_size)
+        validation, _ = evaluate(task, trainer, task.splits.validation)
+        chosen = f"{chosen}, {offset:+.1f} on the clip logit of _unknown_"
+        console.print(f"clip decision for _unknown_ moved by {offset:+.1f}: validation accuracy "
+                      f"{quantity('accuracy', validation['accuracy'])}")
     test, confusion = None, None
     if len(task.splits.test):
         test, sums = evaluate(task, trainer, task.splits.test)
