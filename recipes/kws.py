@@ -100,8 +100,7 @@ def words() -> RunConfig:
     training = TrainingConfig(epochs=40, batch_size=16, label_smoothing=0.1, frame_weight=0.5, average_from=0.75,
                               balanced=True, init="commands12", choose_by="loss")
     run = kws12()
-    model = replace(run.model, norm_momentum=0.8,  # few steps an epoch: running statistics have to follow quickly
-                    front=replace(run.model.front, floor=QUIET))
+    model = replace(run.model, norm_momentum=0.8)  # few steps an epoch: running statistics have to follow quickly
     return replace(run, name="words", data=KeywordData(root="data/words"), model=model, augment=augmentation(),
                    training=training)
 

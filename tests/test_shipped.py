@@ -60,14 +60,3 @@ def test_calibrating_it_writes_a_copy_and_leaves_the_package_as_it_is(tmp_path: 
     assert calibrate(["commands12", "--data", "words", "--background", "talk", "--snr"]) == 0
     assert find("commands12").read_bytes() == before
     assert kws_s5.load("commands12-calibrated.safetensors").thresholds
-
-
-@pytest.mark.parametrize("peak", [-36.0, -24.0, 6.0])
-def test_it_hears_the_same_words_from_quiet_and_from_overdriven_microphones(peak: float) -> None:
-    sound = load_audio(EXAMPLES / "six_commands.flac")
-    factor = 10 ** (peak / 20) / np.abs(sound.waveform).max()
-    x = np.clip(sound.waveform * factor, -1, 1).astype(np.float32)
-    as_recorded = [event.label for event in kws_s5.KeywordSpotter("commands12").find(sound.waveform, sound.rate)]
-    words = [event.label for event in kws_s5.KeywordSpotter("commands12").find(x, sound.rate)]
-    assert len(words) >= len(as_recorded) - 1
-    assert set(words) <= set(as_recorded)
