@@ -48,8 +48,9 @@ def run_stream(bundle: Bundle, source: Source, arguments: "Arguments", out: Path
     chosen_on = remark(bundle.metrics, material.background)
     with progress_bar(arguments.json) as tick:
         rows = [measure(bundle, material, c, tick) for c in conditions]
-    report = {"model": bundle.config.name, "library": __version__, "data": material.description,
-              "remarks": [*material.remarks, *filter(None, [chosen_on])], "held_out": not chosen_on, "train_rate": bundle.rate, "hit": HIT,
+    remarks = [*material.remarks, *filter(None, [chosen_on])]
+    report = {"model": bundle.config.name, "library": __version__, "data": material.description, "remarks": remarks,
+              "held_out": not chosen_on, "train_rate": bundle.rate, "hit": HIT,
               "spotter": vars(SpotterConfig()), "rows": rows}
     written = write(report, out)
     if arguments.json:

@@ -106,7 +106,7 @@ def words() -> RunConfig:
 
 
 def spotter() -> RunConfig:
-    """Your own words for listening: as words, with synthetic voices that say them, or nearly, or talk (extra: synth)."""
+    """Your own words for listening, with synthetic voices that say them, almost say them, or talk (extra: synth)."""
     run = words()
     data = replace(run.data, trim=True, unknown=True, silence=True, background="synthetic", added_talk=120,
                    added_voices=40, added_near_misses=120)

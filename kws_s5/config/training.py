@@ -57,7 +57,7 @@ class TrainingConfig:
     seed: int = 0
     """Seed of weights, order, augmentation and dropout."""
     choose_by: ChooseBy = "score"
-    """What chooses the epoch on validation: score (accuracy or squared error), loss (steadier), or last: none of them."""
+    """What chooses the epoch on validation: score (accuracy or squared error), loss (steadier), last (nothing does)."""
     patience: int = 0
     """Stop after this many epochs without a better validation score; 0: never."""
     label_smoothing: float = 0.0
