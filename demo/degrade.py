@@ -12,7 +12,7 @@ from scipy.signal import butter, sosfiltfilt
 
 from kws_s5.audio.files import Audio
 from kws_s5.audio.resample import resample
-from kws_s5.eval.protocol import QUALITY, Condition, heard
+from kws_s5.eval.protocol import QUALITY, Condition, degraded
 
 TELEPHONE = (300.0, 3400.0)  # Hz, the band of a telephone line (ITU-T G.712)
 COMMON = 16000  # Hz, where "every second sample" starts from
@@ -28,14 +28,14 @@ class Degradation:
 
 
 def _to(target: int, audio: Audio) -> Audio:
-    waveform, rate = heard(Condition(target, "soxr"), audio.waveform, audio.rate, train_rate=target)
+    waveform, rate = degraded(Condition(target, "soxr"), audio.waveform, audio.rate, train_rate=target)
     return Audio(waveform, rate)
 
 
 def _every(step: int, audio: Audio) -> Audio:
     common = resample(audio.waveform, audio.rate, COMMON, QUALITY)
     target = COMMON / step
-    waveform, rate = heard(Condition(target, "decimate"), common, COMMON, train_rate=target)
+    waveform, rate = degraded(Condition(target, "decimate"), common, COMMON, train_rate=target)
     return Audio(waveform, rate)
 
 

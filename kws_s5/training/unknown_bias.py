@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from kws_s5.bundle import model_inputs
 from kws_s5.config import ClassHead, ModelConfig
 from kws_s5.data.batch import collate
-from kws_s5.data.manifest import UNKNOWN
+from kws_s5.data.keywords.manifest import UNKNOWN
 
 OFFSETS = torch.arange(-30, 31) / 10.0  # of a logit
 

@@ -18,7 +18,7 @@ from kws_s5.atomic import new_folder
 from kws_s5.data.cache import made_once
 from kws_s5.data.keywords.manifest import UNKNOWN
 from kws_s5.data.synthetic.espeak import ACCENTS, Voice, phonemes_of, version
-from kws_s5.data.synthetic.session import at_once, record
+from kws_s5.data.synthetic.session import in_threads, record
 from kws_s5.data.synthetic.sound import pcm16
 from kws_s5.data.synthetic.voices import draw_voices
 from kws_s5.errors import UserError
@@ -57,7 +57,7 @@ def near_misses_in_cache(keywords: Sequence[str], *, n_voices: int, seed: int = 
                 (temporary / UNKNOWN).mkdir()
                 said = phonemes_of([re.sub("[_-]+", " ", keyword.lower()) for keyword in keywords], accents[0])
                 speak = partial(_speak, temporary / UNKNOWN, seed, rate, said)
-                at_once(speak, voices, jobs=jobs, progress=progress)
+                in_threads(speak, voices, jobs=jobs, progress=progress)
 
     return made_once("near", made_from, make, cache=cache)
 
