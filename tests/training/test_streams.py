@@ -84,7 +84,7 @@ def alarms(model: torch.nn.Module) -> tuple[float, float]:
 
 @pytest.mark.slow
 def test_a_model_learns_to_hear_words_between_pauses_and_to_be_silent_in_talk(tmp_path: Path) -> None:
-    out = train(config(tmp_path / "run", epochs=60, listen_every=15), splits=splits())
+    out = train(config(tmp_path / "run", epochs=100, listen_every=25), splits=splits())
     said, spoken = alarms(load(out).model)
     assert said > 0.7
     assert spoken < 0.5 * said
