@@ -114,7 +114,7 @@ def _data(c: Constants, bundle: Bundle, rate: float, weights: str) -> Iterable[s
     yield _array("kws_absent", c.bias, "KWS_MODES", public=True)
     yield from _norm("front_norm", c.norm)
     yield "const kws_norm kws_front_norm = front_norm_INIT;"
-    for name, (matrix, bias) in (("encoder", c.encoder), ("decoder", c.decoder)):
+    for name, (matrix, bias) in (("encoder", c.encoder), ("decoder", c.frame_decoder)):
         yield from _matrix(name, matrix, weights)
         yield f"const kws_matrix kws_{name} = {name}_INIT;"
         yield _array(f"kws_{name}_bias", bias, "KWS_FEATURES" if name == "encoder" else "KWS_OUTPUTS", public=True)

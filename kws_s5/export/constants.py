@@ -65,7 +65,7 @@ class Constants:
     activation: str
     prenorm: bool
     decoder: Dense  # of clips
-    reader: Dense  # of frames
+    frame_decoder: Dense  # of frames: the same, or one of its own
     pooling: str
     window: int  # frames that a frame decision looks back; 0: the model has none
 

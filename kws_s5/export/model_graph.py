@@ -130,8 +130,8 @@ class _Body:
     def frame_logits(self, x: Value, votes: Value | None, before: Value) -> tuple[Value, Value | None]:
         """Features (F, N, H), votes (N, W, K), frames before () -> logits (N, F, K), next votes."""
         g, c = self.g, self.c
-        new = (x @ self.weights.matrix(c.reader[0].T)).transpose(1, 0, 2)  # (N, F, K)
-        bias = np.float32(c.reader[1])
+        new = (x @ self.weights.matrix(c.frame_decoder[0].T)).transpose(1, 0, 2)  # (N, F, K)
+        bias = np.float32(c.frame_decoder[1])
         if votes is None:
             return new + bias, None
         W, f = c.window, x.size(0)

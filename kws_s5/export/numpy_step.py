@@ -84,12 +84,12 @@ class Step:
         layers = np.empty_like(state.layers)
         for i, layer in enumerate(c.layers):
             x, layers[i] = self.layer(layer, x, state.layers[i])
-        vote = c.reader[0] @ x
+        vote = c.frame_decoder[0] @ x
         if c.pooling == "last":
-            return vote + c.reader[1], replace(state, layers=layers)
+            return vote + c.frame_decoder[1], replace(state, layers=layers)
         votes = np.concatenate([state.votes[1:], vote[None]])
         n_frames = int((state.position + TOLERANCE) / self.samples_per_frame)
-        logits = votes.sum(0) / min(n_frames, c.window) + c.reader[1]
+        logits = votes.sum(0) / min(n_frames, c.window) + c.frame_decoder[1]
         return logits, replace(state, layers=layers, votes=votes)
 
     def layer(self, layer: Layer, skip: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

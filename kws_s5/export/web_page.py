@@ -74,7 +74,7 @@ def _model(c: Constants, bundle: Bundle, weights: str) -> dict[str, Any]:
     norm("front.norm", c.norm)
     tensors["front.bias"] = {"data": _base64(c.bias)}
     matrix("encoder", *c.encoder)
-    matrix("decoder", *c.decoder)
+    matrix("decoder", *c.frame_decoder)
     for i, layer in enumerate(c.layers):
         name = f"layers.{i}"
         matrix(f"{name}.B", np.concatenate([layer.B_bar.real, layer.B_bar.imag]))

@@ -34,8 +34,8 @@ async function start() {
       audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false } });
     ui.context = new AudioContext();
     if (!(String(ui.context.sampleRate) in KWS_MODEL.banks)) ui.context = new AudioContext({ sampleRate: 48000 });
-    const address = URL.createObjectURL(new Blob([CAPTURE], { type: "text/javascript" }));
-    await ui.context.audioWorklet.addModule(address);
+    // as data: pages opened from a file may not load worklets from blobs
+    await ui.context.audioWorklet.addModule(`data:text/javascript,${encodeURIComponent(CAPTURE)}`);
   } catch (error) {
     return say(`The microphone cannot be used (${error.message}). It needs your permission, and a page from localhost, https or a file.`);
   }
