@@ -129,9 +129,10 @@ def resources(launch: Launch, arch: int) -> list[int]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "kernel.cubin")
         file.write_bytes(compiled.asm["cubin"])
-        run = lambda option: subprocess.run(  # noqa: E731
-            [tool, option, file], check=True, capture_output=True, text=True
-        ).stdout
+
+        def run(option: str) -> str:
+            return subprocess.run([tool, option, file], check=True, capture_output=True, text=True).stdout
+
         usage, code = run("-res-usage"), run("-sass")
     registers, stack = (int(re.search(rf"{name}:(\d+)", usage).group(1)) for name in ("REG", "STACK"))
     per_program = -(-registers // 8) * 8 * 32 * WARPS  # registers are given out by eights

@@ -44,8 +44,14 @@ def compare(contestants: list[Contestant], *, N: int, L: int, rounds: int) -> di
         c.infer(some)
     train = take_turns({c.name: partial(c.train, x, labels) for c in contestants}, rounds)
     infer = take_turns({c.name: partial(c.infer, x) for c in contestants}, rounds)
-    return {c.name: {f"{kind}{end}": 1e3 * seconds / N for kind, found in (("train", train), ("infer", infer))
-                     for end, seconds in zip(("", "_cpu"), found[c.name], strict=True)} for c in contestants}
+    return {
+        c.name: {
+            f"{kind}{end}": 1e3 * seconds / N
+            for kind, found in (("train", train), ("infer", infer))
+            for end, seconds in zip(("", "_cpu"), found[c.name], strict=True)
+        }
+        for c in contestants
+    }
 
 
 def linearity(contestant: Contestant, *, rounds: int) -> dict[int, float]:
@@ -80,8 +86,19 @@ def against_copy(*, N: int, L: int, rounds: int) -> dict[str, float]:
 
 def peak_memory(name: str, *, N: int, L: int, threads: int) -> float | None:
     """MB that a training step adds to a fresh process; None where the contestant is missing or the process dies."""
-    command = [sys.executable, "-m", "benchmarks.cpu", "--peak", name, "--batch", str(N), "--length", str(L),
-               "--threads", str(threads)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.cpu",
+        "--peak",
+        name,
+        "--batch",
+        str(N),
+        "--length",
+        str(L),
+        "--threads",
+        str(threads),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     return float(lines[-1]) if done.returncode == 0 and lines else None
@@ -101,13 +118,15 @@ def streaming() -> list[dict]:
     """What listening costs on one core: rows of benchmarks/streaming.py, kws12 with fresh weights."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "streaming.json"
-        subprocess.run([sys.executable, "-m", "benchmarks.streaming", "--out", str(out)], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.streaming", "--out", str(out)], check=True, stdout=subprocess.DEVNULL
+        )
         return json.loads(out.read_text())["cost"]
 
 
 def machine(threads: int) -> dict[str, str]:
     """Processor and versions."""
+
     def installed(package: str) -> str:
         try:
             return version(package)
@@ -124,8 +143,13 @@ def machine(threads: int) -> dict[str, str]:
     units = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f" {name}" in flags]
     packages = ("torch", "numba", "s5-pytorch", "lrnnx", "torchaudio")
     processor = f"{model} ({', '.join(units) or 'no wide vectors found'})"
-    return {"date": time.strftime("%Y-%m-%d"), "processor": processor, "threads": str(threads),
-            "python": platform.python_version(), **{p: installed(p) for p in packages}}
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "processor": processor,
+        "threads": str(threads),
+        "python": platform.python_version(),
+        **{p: installed(p) for p in packages},
+    }
 
 
 def report(found: dict) -> str:
@@ -137,34 +161,76 @@ def report(found: dict) -> str:
         mb = memory.get(name)
         base_mb = memory.get(BASE)
         ratios.append(f"{mb / base_mb:.2f}" if mb and base_mb else "-")
-        rows.append([name, *ratios, *(f"{ms[k]:.0f}" for k in ("train", "train_cpu", "infer", "infer_cpu")),
-                     f"{mb:.0f}" if mb else "-"])
-    head = ["", "training, times faster", "inference, times faster", "memory, share", "training, ms a clip",
-            "processor time", "inference, ms a clip", "processor time", "memory, MB a clip"]
-    lines = ["# Benchmarks on a CPU", "", f"`python -m benchmarks.cpu`: the model of recipe `kws35` (six layers, 96 "
-             f"features, 128 states, both directions), {found['length']:,} samples, batch of {found['batch']}; medians "
-             f"of {found['rounds']} interleaved runs in rotating order. Times faster and share of memory: against "
-             f"{BASE}. Processor time: of all threads together, ms a clip.", "",
-             "Compiled: whole layers as kernels, float32. Scan kernel and torch: what layers do that these do not "
-             "cover. bfloat16: under autocast. Portable: plain torch, where nothing can be compiled.", ""]
+        rows.append(
+            [
+                name,
+                *ratios,
+                *(f"{ms[k]:.0f}" for k in ("train", "train_cpu", "infer", "infer_cpu")),
+                f"{mb:.0f}" if mb else "-",
+            ]
+        )
+    head = [
+        "",
+        "training, times faster",
+        "inference, times faster",
+        "memory, share",
+        "training, ms a clip",
+        "processor time",
+        "inference, ms a clip",
+        "processor time",
+        "memory, MB a clip",
+    ]
+    lines = [
+        "# Benchmarks on a CPU",
+        "",
+        f"`python -m benchmarks.cpu`: the model of recipe `kws35` (six layers, 96 "
+        f"features, 128 states, both directions), {found['length']:,} samples, batch of {found['batch']}; medians "
+        f"of {found['rounds']} interleaved runs in rotating order. Times faster and share of memory: against "
+        f"{BASE}. Processor time: of all threads together, ms a clip.",
+        "",
+        "Compiled: whole layers as kernels, float32. Scan kernel and torch: what layers do that these do not "
+        "cover. bfloat16: under autocast. Portable: plain torch, where nothing can be compiled.",
+        "",
+    ]
     lines += [_row(head), _row(["---"] * len(head)), *map(_row, rows), "", "## Time against length", ""]
-    lines += ["Training step, compiled, float32, batch of one.", "", _row(["samples", "microseconds a sample"]),
-              _row(["---", "---"]), *(_row([f"{int(L):,}", f"{us:.1f}"]) for L, us in found["us_per_step"].items())]
+    lines += [
+        "Training step, compiled, float32, batch of one.",
+        "",
+        _row(["samples", "microseconds a sample"]),
+        _row(["---", "---"]),
+        *(_row([f"{int(L):,}", f"{us:.1f}"]) for L, us in found["us_per_step"].items()),
+    ]
     if found.get("minute"):
         minute = found["minute"]
-        lines += ["", f"A clip of one minute ({MINUTE:,} samples): training step in {minute['seconds']:.1f} s, "
-                  f"{minute['mb']:,.0f} MB."]
+        lines += [
+            "",
+            f"A clip of one minute ({MINUTE:,} samples): training step in {minute['seconds']:.1f} s, "
+            f"{minute['mb']:,.0f} MB.",
+        ]
     if found.get("against_copy"):
         ratio = found["against_copy"]
-        lines += ["", "## The scan alone", "", f"One direction, {STATES // 2} states, against copying as many bytes "
-                  f"({ratio['copy_gb_per_s']:.1f} GB/s read and written): forward {ratio['forward']:.2f}x, gradient "
-                  f"{ratio['gradient']:.2f}x the time."]
+        lines += [
+            "",
+            "## The scan alone",
+            "",
+            f"One direction, {STATES // 2} states, against copying as many bytes "
+            f"({ratio['copy_gb_per_s']:.1f} GB/s read and written): forward {ratio['forward']:.2f}x, gradient "
+            f"{ratio['gradient']:.2f}x the time.",
+        ]
     if found.get("streaming"):
-        lines += ["", "## Listening", "", "The model of `kws12` with all of listening, one core (`python -m "
-                  "benchmarks.streaming`).", "", _row(["chunk, ms", "streams", "ms a second of sound and stream"]),
-                  _row(["---"] * 3)]
-        lines += [_row([str(row["chunk_ms"]), str(row["streams"]), f"{1000 * row['real_time_factor_per_stream']:.1f}"])
-                  for row in found["streaming"]]
+        lines += [
+            "",
+            "## Listening",
+            "",
+            "The model of `kws12` with all of listening, one core (`python -m benchmarks.streaming`).",
+            "",
+            _row(["chunk, ms", "streams", "ms a second of sound and stream"]),
+            _row(["---"] * 3),
+        ]
+        lines += [
+            _row([str(row["chunk_ms"]), str(row["streams"]), f"{1000 * row['real_time_factor_per_stream']:.1f}"])
+            for row in found["streaming"]
+        ]
     lines += ["", "## Machine", "", *(f"- {key}: {value}" for key, value in found["machine"].items()), ""]
     return "\n".join(lines)
 
@@ -179,8 +245,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--length", type=int, default=RATE)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--only", nargs="+", choices=list(BUILDERS), default=list(USUAL),
-                        help="default: all but torch.compile")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(BUILDERS), default=list(USUAL), help="default: all but torch.compile"
+    )
     parser.add_argument("--quick", action="store_true", help="only times at one length")
     parser.add_argument("--out", type=Path, default=Path("docs"))
     parser.add_argument("--peak", help=argparse.SUPPRESS)
@@ -197,9 +264,15 @@ def main(argv: list[str] | None = None) -> int:
             peak = peak_memory(c.name, N=args.batch, L=args.length, threads=args.threads)
             peaks[c.name] = peak and peak / args.batch
         minute = peak_memory(MINE, N=1, L=MINUTE, threads=args.threads)
-    found = {"batch": args.batch, "length": args.length, "rounds": args.rounds, "machine": machine(args.threads),
-             "ms_per_clip": compare(contestants, N=args.batch, L=args.length, rounds=args.rounds),
-             "peak_mb_per_clip": peaks, "us_per_step": {}}
+    found = {
+        "batch": args.batch,
+        "length": args.length,
+        "rounds": args.rounds,
+        "machine": machine(args.threads),
+        "ms_per_clip": compare(contestants, N=args.batch, L=args.length, rounds=args.rounds),
+        "peak_mb_per_clip": peaks,
+        "us_per_step": {},
+    }
     if not args.quick:
         found["streaming"] = streaming()
         found["against_copy"] = against_copy(N=args.batch, L=args.length, rounds=args.rounds)

@@ -126,8 +126,12 @@ def tables(report: dict[str, Any]) -> str:
     lines += [f"- {key}: {value}" for key, value in report["machine"].items()]
     lines += [f"- largest error against float64: {max(report['errors'].values()):.1e}"]
     lines += [f"- copy: {report['copy_GBps']:.0f} GB/s, read and written", ""]
-    titles = {"scan": "Scan alone", "small": "Short scans, forward direction, states only", "layer": "One layer",
-              "step": "Training step of kws35"}
+    titles = {
+        "scan": "Scan alone",
+        "small": "Short scans, forward direction, states only",
+        "layer": "One layer",
+        "step": "Training step of kws35",
+    }
     for key, title in titles.items():
         rows = report[key]
         head = list(dict.fromkeys(name for row in rows for name in row))

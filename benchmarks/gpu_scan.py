@@ -41,8 +41,14 @@ def rows(device: str, size, copy_GBps: float) -> list[dict[str, Any]]:
             works = _works(a, Bu, direction, backend)
             times = measure(works | {f"{k}, graph": graphed(w, device) for k, w in works.items()}, device, size.rounds)
             for key, work in works.items():
-                row = {"scan": backend, "factor": factor, "directions": direction, "work": key,
-                       "ms": 1e3 * times[key], "ms, CUDA graph": 1e3 * times[f"{key}, graph"]}
+                row = {
+                    "scan": backend,
+                    "factor": factor,
+                    "directions": direction,
+                    "work": key,
+                    "ms": 1e3 * times[key],
+                    "ms, CUDA graph": 1e3 * times[f"{key}, graph"],
+                }
                 rate = useful[key] / times[f"{key}, graph"] / 1e9
                 row |= {"useful GB/s": rate, "of copy": rate / copy_GBps, "peak GB": peak_GB(work, device)}
                 if backend == "triton":
@@ -68,9 +74,11 @@ def small_rows(device: str, size) -> list[dict[str, Any]]:
     for L in (*SHORT, size.L) if device == "cuda" else (8, size.L):
         a, Bu = (x.detach() for x in inputs(device, size.N, L, size.P))
         expected = scan(a.double(), Bu.double(), backend="chunked")
-        ways = {"triton": lambda a=a, Bu=Bu: scan(a, Bu, backend="triton"),
-                "chunked": lambda a=a, Bu=Bu: scan(a, Bu, backend="chunked"),
-                "FFT": lambda a=a, Bu=Bu: by_fft(a, Bu)}
+        ways = {
+            "triton": lambda a=a, Bu=Bu: scan(a, Bu, backend="triton"),
+            "chunked": lambda a=a, Bu=Bu: scan(a, Bu, backend="chunked"),
+            "FFT": lambda a=a, Bu=Bu: by_fft(a, Bu),
+        }
         if L != size.L:
             compiled = torch.compile(by_associative_scan, backend="inductor" if device == "cuda" else "eager")
             ways["associative_scan"] = lambda a=a, Bu=Bu, run=compiled: run(a, Bu)
@@ -108,8 +116,12 @@ def by_associative_scan(a: Tensor, Bu: Tensor) -> Tensor:
     def combine(first, second):
         a_re, a_im, x_re, x_im = first
         b_re, b_im, y_re, y_im = second
-        return [b_re * a_re - b_im * a_im, b_re * a_im + b_im * a_re,
-                b_re * x_re - b_im * x_im + y_re, b_re * x_im + b_im * x_re + y_im]
+        return [
+            b_re * a_re - b_im * a_im,
+            b_re * a_im + b_im * a_re,
+            b_re * x_re - b_im * x_im + y_re,
+            b_re * x_im + b_im * x_re + y_im,
+        ]
 
     mode = "pointwise" if a.device.type == "cuda" else "generic"
     _, _, re, im = associative_scan(combine, leaves, dim=1, combine_mode=mode)

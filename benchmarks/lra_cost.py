@@ -29,9 +29,17 @@ from kws_s5.recipes.registry import recipes_of
 from kws_s5.training.optim import build_optimizer
 
 # longest sequence and training examples of the published tasks, classes
-TASKS = {"listops": (2048, 96_000, 10), "text": (4096, 25_000, 2), "retrieval": (4000, 147_086, 2),
-         "image": (1024, 45_000, 10), "pathfinder": (1024, 160_000, 2), "pathx": (16_384, 160_000, 2),
-         "smnist": (784, 54_000, 10), "psmnist": (784, 54_000, 10), "scifar": (1024, 45_000, 10)}
+TASKS = {
+    "listops": (2048, 96_000, 10),
+    "text": (4096, 25_000, 2),
+    "retrieval": (4000, 147_086, 2),
+    "image": (1024, 45_000, 10),
+    "pathfinder": (1024, 160_000, 2),
+    "pathx": (16_384, 160_000, 2),
+    "smnist": (784, 54_000, 10),
+    "psmnist": (784, 54_000, 10),
+    "scifar": (1024, 45_000, 10),
+}
 SHORT = 256  # steps
 GPU_FLOPS = 20e12  # assumed: what un-fused fp32/TF32 training sustains on one current data-centre GPU
 
@@ -51,8 +59,17 @@ def main(argv: list[str] | None = None) -> int:
     print("| recipe | L | parameters | s/step | batch | peak GB | TFLOP/sequence | CPU days | GPU hours (assumed) |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name in given.recipes:
-        command = [sys.executable, "-m", "benchmarks.lra_cost", name, "--child", "--batch", str(given.batch),
-                   "--steps", str(given.steps)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.lra_cost",
+            name,
+            "--child",
+            "--batch",
+            str(given.batch),
+            "--steps",
+            str(given.steps),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         print(line(name, json.loads(done.stdout.splitlines()[-1])), flush=True)
     return 0
@@ -74,8 +91,13 @@ def measured(name: str, batch: int, n_steps: int) -> dict[str, float]:
         step(x, lengths)
     seconds = (time.process_time() - start) / n_steps
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": seconds, "flops": counter.get_total_flops() * L / SHORT, "peak": peak, "batch": batch,
-            "parameters": sum(p.numel() for p in model.parameters())}
+    return {
+        "seconds": seconds,
+        "flops": counter.get_total_flops() * L / SHORT,
+        "peak": peak,
+        "batch": batch,
+        "parameters": sum(p.numel() for p in model.parameters()),
+    }
 
 
 def model_of(run: RunConfig, K: int) -> torch.nn.Module:
@@ -94,8 +116,9 @@ def inputs(run: RunConfig, batch: int, L: int) -> tuple[torch.Tensor, torch.Tens
     return torch.randn(rows, L, run.model.front.n_inputs), torch.full((rows,), L)
 
 
-def _step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, lengths: torch.Tensor, *,
-          K: int) -> None:
+def _step(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, lengths: torch.Tensor, *, K: int
+) -> None:
     optimizer.zero_grad()
     logits = model(x, lengths)
     F.cross_entropy(logits, torch.arange(len(logits)) % K).backward()
@@ -109,8 +132,10 @@ def line(name: str, cost: dict[str, float]) -> str:
     sequences = n_train * run.training.epochs
     days = cost["seconds"] / cost["batch"] * sequences / 86_400
     hours = cost["flops"] / cost["batch"] * sequences / GPU_FLOPS / 3600
-    return (f"| {name} | {L:,} | {cost['parameters']:,} | {cost['seconds']:.2g} | {cost['batch']} | "
-            f"{cost['peak'] / 2**30:.1f} | {cost['flops'] / cost['batch'] / 1e12:.3f} | {days:,.0f} | {hours:.1f} |")
+    return (
+        f"| {name} | {L:,} | {cost['parameters']:,} | {cost['seconds']:.2g} | {cost['batch']} | "
+        f"{cost['peak'] / 2**30:.1f} | {cost['flops'] / cost['batch'] / 1e12:.3f} | {days:,.0f} | {hours:.1f} |"
+    )
 
 
 if __name__ == "__main__":

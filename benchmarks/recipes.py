@@ -21,9 +21,13 @@ from kws_s5.model.sequence import build_model
 from kws_s5.recipes.registry import RECIPES
 
 NAMES = ("kws12", "quickstart", "flat-small", "kws35")
-VARIANTS: dict[str, dict] = {"portable": {"way": "portable"}, "scan kernel": {"way": "scan kernel"},
-                             "scan kernel, bfloat16": {"way": "scan kernel", "half": True}, "kernels": {},
-                             "kernels, bfloat16": {"half": True}}
+VARIANTS: dict[str, dict] = {
+    "portable": {"way": "portable"},
+    "scan kernel": {"way": "scan kernel"},
+    "scan kernel, bfloat16": {"way": "scan kernel", "half": True},
+    "kernels": {},
+    "kernels, bfloat16": {"half": True},
+}
 
 
 def contestants(name: str) -> tuple[dict[str, Contestant], float]:
@@ -51,8 +55,18 @@ def compare(name: str, *, N: int, rounds: int) -> dict[str, Spent]:
 
 def peak_memory(name: str, variant: str, *, N: int, threads: int) -> float:
     """MB that a step adds to a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.recipes", name, "--peak", variant, "--batch", str(N), "--threads",
-               str(threads)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.recipes",
+        name,
+        "--peak",
+        variant,
+        "--batch",
+        str(N),
+        "--threads",
+        str(threads),
+    ]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
 
 
@@ -82,14 +96,20 @@ def main(argv: list[str] | None = None) -> int:
     print("| recipe | way | ms a clip | processor time, ms | times faster | memory, MB a clip |")
     print("|---|---|---|---|---|---|")
     for name in args.recipes:
-        peaks = {} if args.quick else \
-            {v: peak_memory(name, v, N=args.batch, threads=args.threads) / args.batch for v in VARIANTS}
+        peaks = (
+            {}
+            if args.quick
+            else {v: peak_memory(name, v, N=args.batch, threads=args.threads) / args.batch for v in VARIANTS}
+        )
         found = compare(name, N=args.batch, rounds=args.rounds)
         for variant, took in found.items():
             wall, processor = (1e3 * t / args.batch for t in took)
             mb = f"{peaks[variant]:.1f}" if variant in peaks else "-"
-            print(f"| `{name}` | {variant} | {wall:.1f} | {processor:.1f} | "
-                  f"{found['portable'].wall / took.wall:.1f}x | {mb} |", flush=True)
+            print(
+                f"| `{name}` | {variant} | {wall:.1f} | {processor:.1f} | "
+                f"{found['portable'].wall / took.wall:.1f}x | {mb} |",
+                flush=True,
+            )
     return 0
 
 

@@ -35,17 +35,31 @@ def command(name: str, *arguments: object) -> float:
     """Seconds that a command of ours takes, one thread a process."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     start = time.perf_counter()
-    subprocess.run([shutil.which(name) or name, *map(str, arguments)], env=environment, check=True,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [shutil.which(name) or name, *map(str, arguments)], env=environment, check=True, stdout=subprocess.DEVNULL
+    )
     return time.perf_counter() - start
 
 
 def training(folder: Path, n: int) -> float:
     """Seconds of an epoch."""
     out = folder / f"run{n}"
-    command("kws-train", "quickstart", "--overwrite", "--training.out", out, "--training.epochs", EPOCHS,
-            "--training.batch-size", BATCH // n, "--training.devices", n, "--training.strategy",
-            "ddp" if n > 1 else "auto", "--training.no-progress")
+    command(
+        "kws-train",
+        "quickstart",
+        "--overwrite",
+        "--training.out",
+        out,
+        "--training.epochs",
+        EPOCHS,
+        "--training.batch-size",
+        BATCH // n,
+        "--training.devices",
+        n,
+        "--training.strategy",
+        "ddp" if n > 1 else "auto",
+        "--training.no-progress",
+    )
     seconds = [float(row["seconds"]) for row in csv.DictReader((out / "log.csv").open())]
     return (seconds[-1] - seconds[0]) / (EPOCHS - 1)
 
@@ -64,8 +78,12 @@ def scanning(folder: Path, n: int) -> float:
             save_wav(file, 0.05 * noise.astype(np.float32), 16000)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     start = time.perf_counter()
-    subprocess.run([shutil.which("kws-scan"), *files, "--processes", str(n)], env=environment, check=False,
-                   stdout=subprocess.DEVNULL)  # it exits with 1 where nothing is found
+    subprocess.run(
+        [shutil.which("kws-scan"), *files, "--processes", str(n)],
+        env=environment,
+        check=False,
+        stdout=subprocess.DEVNULL,
+    )  # it exits with 1 where nothing is found
     return time.perf_counter() - start
 
 
@@ -73,8 +91,10 @@ def main() -> int:
     """Measures, prints and writes."""
     argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__).parse_args()
     jobs: dict[str, Callable[[Path, int], float]] = {
-        "kws-train quickstart, an epoch": training, "kws-eval, all clips at four rates": evaluation,
-        "kws-scan, 2 x 30 min": scanning}
+        "kws-train quickstart, an epoch": training,
+        "kws-eval, all clips at four rates": evaluation,
+        "kws-scan, 2 x 30 min": scanning,
+    }
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, job in jobs.items():

@@ -53,10 +53,15 @@ def cost(bundle: Bundle, rate: float, *, chunk_ms: int, n_streams: int = 1) -> d
         spotter.push(chunk)
         spent.append(time.process_time() - start)
     each = float(np.median(spent))
-    return {"rate": rate, "streams": n_streams, "least_ms_per_chunk": 1000 * min(spent), "chunk_ms": chunk_ms,
-            "ms_per_chunk": 1000 * each,
-            "p95_ms_per_chunk": 1000 * float(np.percentile(spent, 95)),
-            "real_time_factor_per_stream": each / (chunk_ms / 1000) / n_streams}
+    return {
+        "rate": rate,
+        "streams": n_streams,
+        "least_ms_per_chunk": 1000 * min(spent),
+        "chunk_ms": chunk_ms,
+        "ms_per_chunk": 1000 * each,
+        "p95_ms_per_chunk": 1000 * float(np.percentile(spent, 95)),
+        "real_time_factor_per_stream": each / (chunk_ms / 1000) / n_streams,
+    }
 
 
 def kilobytes(bundle: Bundle, rate: float) -> float:
@@ -76,8 +81,12 @@ def latency(bundle: Bundle, rate: int, n_words: int = 60) -> dict | None:
     late = latencies(events, [Occurrence(w.word, w.start, w.end) for w in stream.words])
     if not late:
         return None
-    return {"words": len(words), "hit": len(late), "median_ms": 1000 * float(np.median(late)),
-            "p95_ms": 1000 * float(np.percentile(late, 95))}
+    return {
+        "words": len(words),
+        "hit": len(late),
+        "median_ms": 1000 * float(np.median(late)),
+        "p95_ms": 1000 * float(np.percentile(late, 95)),
+    }
 
 
 def main() -> None:
@@ -88,8 +97,13 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     bundle = load(arguments.model) if arguments.model else fresh()
-    report = {"model": bundle.config.name, "parameters": sum(p.numel() for p in bundle.model.parameters()),
-              "machine": platform.processor() or platform.machine(), "torch": torch.__version__, "cost": []}
+    report = {
+        "model": bundle.config.name,
+        "parameters": sum(p.numel() for p in bundle.model.parameters()),
+        "machine": platform.processor() or platform.machine(),
+        "torch": torch.__version__,
+        "cost": [],
+    }
     print(f"{report['model']}: {report['parameters']:,} parameters, one core")
     for rate in arguments.rate:
         print(f"{rate} Hz, {kilobytes(bundle, rate):.1f} kB a stream")
@@ -97,9 +111,11 @@ def main() -> None:
             for chunk_ms in CHUNKS:
                 row = cost(bundle, rate, chunk_ms=chunk_ms, n_streams=n_streams)
                 report["cost"].append({**row, "kilobytes_per_stream": kilobytes(bundle, rate)})
-                print(f"  {n_streams:>3} streams, chunks of {chunk_ms:>4} ms: {row['ms_per_chunk']:7.2f} ms a chunk, "
-                      f"real-time factor {row['real_time_factor_per_stream']:.4f} per stream "
-                      f"(least {row['least_ms_per_chunk'] / chunk_ms / n_streams:.4f})")
+                print(
+                    f"  {n_streams:>3} streams, chunks of {chunk_ms:>4} ms: {row['ms_per_chunk']:7.2f} ms a chunk, "
+                    f"real-time factor {row['real_time_factor_per_stream']:.4f} per stream "
+                    f"(least {row['least_ms_per_chunk'] / chunk_ms / n_streams:.4f})"
+                )
     if arguments.model:
         report["latency"] = latency(bundle, arguments.rate[0])
         print(f"decision after the end of a word: {report['latency']}")

@@ -115,8 +115,13 @@ def build(models: Mapping[str, Bundle], *, folder: Path, examples: Mapping[str, 
         gr.HTML(HEAD)
         with gr.Row():
             name = gr.Dropdown(list(models), value=first, label="Model", interactive=True)
-            factor = gr.Slider(*FACTORS, value=1.0, step=0.05, label="Thresholds, times the model's own",
-                               info="Lower: more words are found, and more of them are false.")
+            factor = gr.Slider(
+                *FACTORS,
+                value=1.0,
+                step=0.05,
+                label="Thresholds, times the model's own",
+                info="Lower: more words are found, and more of them are false.",
+            )
         about = gr.HTML(calls.about(first))
         name.change(calls.about, name, about, api_visibility="private", show_progress="hidden")
         with gr.Tabs():
@@ -131,14 +136,22 @@ def _microphone(calls: Callbacks, name: gr.Dropdown, factor: gr.Slider) -> None:
     live = gr.State(None, time_to_live=STATE_SECONDS)
     with gr.Row():
         with gr.Column(scale=3, min_width=320):
-            mic = gr.Audio(sources=["microphone"], type="numpy", streaming=True, label="Microphone", editable=False,
-                           buttons=[])
+            mic = gr.Audio(
+                sources=["microphone"], type="numpy", streaming=True, label="Microphone", editable=False, buttons=[]
+            )
             panel = gr.HTML(_in_page(view.hint(MIC_HINT)), elem_id="live")
         with gr.Column(scale=2, min_width=260):
             log = gr.HTML(_in_page(view.hint("Words will appear here.")), elem_id="log")
     _refuse_addresses(mic)
-    mic.stream(calls.listen, [mic, name, factor, live], [live, panel, log], stream_every=STREAM_EVERY,
-               show_progress="hidden", concurrency_limit=calls.limits.streams, api_visibility="private")
+    mic.stream(
+        calls.listen,
+        [mic, name, factor, live],
+        [live, panel, log],
+        stream_every=STREAM_EVERY,
+        show_progress="hidden",
+        concurrency_limit=calls.limits.streams,
+        api_visibility="private",
+    )
     mic.stop_recording(calls.stop, live, [panel, log], show_progress="hidden", api_visibility="private")
 
 
@@ -146,21 +159,35 @@ def _recording(calls: Callbacks, name: gr.Dropdown, factor: gr.Slider, examples:
     limits = calls.limits
     with gr.Row(elem_classes="examples"):
         buttons = {title: gr.Button(title, size="sm", variant="secondary") for title in examples}
-    clip = gr.Audio(sources=["upload", "microphone"], type="filepath", editable=False, elem_id="clip", buttons=[],
-                    label=f"Recording: any rate, up to {limits.seconds:g} s and {limits.megabytes:g} MB")
+    clip = gr.Audio(
+        sources=["upload", "microphone"],
+        type="filepath",
+        editable=False,
+        elem_id="clip",
+        buttons=[],
+        label=f"Recording: any rate, up to {limits.seconds:g} s and {limits.megabytes:g} MB",
+    )
     _refuse_addresses(clip)
     rate = gr.Radio(list(DEGRADATIONS), value=AS_RECORDED, label="Sample rate that reaches the model", elem_id="rate")
     compared = gr.HTML("", elem_id="comparison", padding=False)
     heard = gr.Audio(interactive=False, visible=False, editable=False, elem_id="heard", buttons=["download"])
     result = gr.HTML(_in_page(view.hint(CLIP_HINT)), elem_id="study", padding=False)
     for title, button in buttons.items():
-        button.click(lambda path=str(examples[title]): path, None, clip, api_visibility="private",
-                     show_progress="hidden")
+        button.click(
+            lambda path=str(examples[title]): path, None, clip, api_visibility="private", show_progress="hidden"
+        )
     inputs, outputs = [clip, rate, name, factor], [result, compared, heard]
     options = {"concurrency_limit": limits.studies, "concurrency_id": "study", "show_progress_on": [result]}
     clip.change(calls.study, inputs, outputs, api_name="examine", **options)
-    gr.on([rate.change, name.change, factor.change], calls.study, inputs, outputs, api_visibility="private",
-          trigger_mode="always_last", **options)
+    gr.on(
+        [rate.change, name.change, factor.change],
+        calls.study,
+        inputs,
+        outputs,
+        api_visibility="private",
+        trigger_mode="always_last",
+        **options,
+    )
 
 
 def _in_page(content: str) -> str:

@@ -1,7 +1,7 @@
 """kws-demo: the page in which a model can be tried, on this computer.
 
-    kws-demo                              the shipped model
-    kws-demo runs/quickstart runs/words   several models to choose from
+kws-demo                              the shipped model
+kws-demo runs/quickstart runs/words   several models to choose from
 """
 
 import signal

@@ -47,13 +47,19 @@ def _telephone(audio: Audio) -> Audio:
 
 
 AS_RECORDED = "As recorded"
-DEGRADATIONS = {entry.name: entry for entry in (
-    Degradation(AS_RECORDED, "the sound's own samples, at its own rate", lambda audio: audio),
-    Degradation("8 kHz decimated", "every second sample of 16 kHz, no filter: what lies above 4 kHz folds back "
-                "(the protocol of the S5 paper)", partial(_every, 2)),
-    Degradation("8 kHz band-limited", "resampled to 8 kHz: nothing is left above 4 kHz", partial(_to, 8000)),
-    Degradation("8 kHz telephone", "8 kHz, and only the band of a telephone line, 300 to 3400 Hz", _telephone),
-    Degradation("4 kHz", "resampled to 4 kHz: nothing is left above 2 kHz", partial(_to, 4000)),
-    Degradation("11.025 kHz", "resampled to 11.025 kHz, a rate of old sound cards", partial(_to, 11025)),
-    Degradation("48 kHz", "resampled to 48 kHz: three times the samples, the same sound", partial(_to, 48000)),
-)}
+DEGRADATIONS = {
+    entry.name: entry
+    for entry in (
+        Degradation(AS_RECORDED, "the sound's own samples, at its own rate", lambda audio: audio),
+        Degradation(
+            "8 kHz decimated",
+            "every second sample of 16 kHz, no filter: what lies above 4 kHz folds back (the protocol of the S5 paper)",
+            partial(_every, 2),
+        ),
+        Degradation("8 kHz band-limited", "resampled to 8 kHz: nothing is left above 4 kHz", partial(_to, 8000)),
+        Degradation("8 kHz telephone", "8 kHz, and only the band of a telephone line, 300 to 3400 Hz", _telephone),
+        Degradation("4 kHz", "resampled to 4 kHz: nothing is left above 2 kHz", partial(_to, 4000)),
+        Degradation("11.025 kHz", "resampled to 11.025 kHz, a rate of old sound cards", partial(_to, 11025)),
+        Degradation("48 kHz", "resampled to 48 kHz: three times the samples, the same sound", partial(_to, 48000)),
+    )
+}

@@ -16,8 +16,17 @@ from kws_s5.listening.events import Event
 COLUMNS = 600  # points of a curve: more than a screen shows
 N_COLOURS = 12  # of --w0 ... in style.css
 CROWDED = 9.0  # percent of the width within which two flags would hide each other
-MAGMA = ((0, 0, 4), (28, 16, 68), (79, 18, 123), (129, 37, 129), (181, 54, 122), (229, 80, 100), (251, 135, 97),
-         (254, 194, 135), (252, 253, 191))  # rises steadily in lightness: readable in grey
+MAGMA = (
+    (0, 0, 4),
+    (28, 16, 68),
+    (79, 18, 123),
+    (129, 37, 129),
+    (181, 54, 122),
+    (229, 80, 100),
+    (251, 135, 97),
+    (254, 194, 135),
+    (252, 253, 191),
+)  # rises steadily in lightness: readable in grey
 
 
 def frame(content: str, *, height: int, label: str, seconds: float = 0.0, left: str = "", start: float = 0.0) -> str:
@@ -31,8 +40,10 @@ def frame(content: str, *, height: int, label: str, seconds: float = 0.0, left: 
     """
     note = f'<span class="note">{escape(left)}</span>' if left else ""
     axis = _axis(seconds, start) if seconds else ""
-    return (f'<div class="drawing" role="img" aria-label="{escape(label)}"><div class="area" style="height:{height}px">'
-            f"{content}{note}</div>{axis}</div>")
+    return (
+        f'<div class="drawing" role="img" aria-label="{escape(label)}"><div class="area" style="height:{height}px">'
+        f"{content}{note}</div>{axis}</div>"
+    )
 
 
 def wave(waveform: np.ndarray) -> str:
@@ -69,15 +80,25 @@ def heat(image: np.ndarray, *, low: float, high: float, fill: float = 1.0) -> st
     return f'<img class="heat" alt="" style="height:{100 * fill:.2f}%" src="data:image/png;base64,{data}">'
 
 
-def curves(times: np.ndarray, scores: np.ndarray, *, start: float, seconds: float, colours: Sequence[int],
-           thresholds: Sequence[float] = ()) -> str:
+def curves(
+    times: np.ndarray,
+    scores: np.ndarray,
+    *,
+    start: float,
+    seconds: float,
+    colours: Sequence[int],
+    thresholds: Sequence[float] = (),
+) -> str:
     """Scores (f, K) in [0, 1] over ``times`` (f,) of the window [start, start + seconds].
 
     A dashed line for the ``thresholds`` (K,): one in grey where they are the same, else each in its word's colour.
     """
     lines = dict(zip(thresholds, colours, strict=False))
-    parts = [f'<line class="threshold{" own" if len(lines) > 1 else ""}" style="--c:var(--w{colour})" x1="0" x2="1000" '
-             f'y1="{100 - 96 * value:.1f}" y2="{100 - 96 * value:.1f}"/>' for value, colour in lines.items()]
+    parts = [
+        f'<line class="threshold{" own" if len(lines) > 1 else ""}" style="--c:var(--w{colour})" x1="0" x2="1000" '
+        f'y1="{100 - 96 * value:.1f}" y2="{100 - 96 * value:.1f}"/>'
+        for value, colour in lines.items()
+    ]
     step = max(1, -(-len(times) // COLUMNS))
     n = len(times) // step * step
     x = 1000 * (times[:n:step] + (times[step - 1 : n : step] - times[:n:step]) - start) / seconds if n else times[:0]
@@ -88,8 +109,9 @@ def curves(times: np.ndarray, scores: np.ndarray, *, start: float, seconds: floa
     return _svg("".join(parts), 102)
 
 
-def marks(events: Sequence[Event], *, start: float, seconds: float, colour_of: dict[str, int],
-          words: bool = True) -> str:
+def marks(
+    events: Sequence[Event], *, start: float, seconds: float, colour_of: dict[str, int], words: bool = True
+) -> str:
     """A line, and a flag with the word where ``words``, at the moment of every event."""
     parts, last, raised = [], -100.0, False
     for event in sorted(events, key=lambda event: event.end):

@@ -42,11 +42,19 @@ def make(folder: Path = FOLDER) -> None:
     _write(folder / "no_keyword.flac", level * speech + 0.0005 * noise, rate)
 
 
-def _spoken(path: Path, words: tuple[str, ...], seconds: float, *, voices: Sequence[Voice], snr: float = 40.0,
-            rate: int = 16000) -> None:
+def _spoken(
+    path: Path, words: tuple[str, ...], seconds: float, *, voices: Sequence[Voice], snr: float = 40.0, rate: int = 16000
+) -> None:
     starts = 0.4 + np.arange(len(words)) * (seconds - 0.4) / len(words)
-    stream = synthesise_stream(list(zip(words, starts.tolist(), strict=True)), seconds=seconds, rate=rate, seed=SEED,
-                               snr=snr, voices=voices, reverb=False)
+    stream = synthesise_stream(
+        list(zip(words, starts.tolist(), strict=True)),
+        seconds=seconds,
+        rate=rate,
+        seed=SEED,
+        snr=snr,
+        voices=voices,
+        reverb=False,
+    )
     _write(path, stream.waveform, rate)
 
 

@@ -22,12 +22,17 @@ OPEN = re.compile(
 FILE = f"{API}/file="
 BODY = 1 << 20  # bytes of any body but an upload
 UPLOAD = re.compile(rf"{API}/upload/?")
-POLICY = ("default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; worker-src 'self' blob:; "
-          "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; media-src 'self' data: blob:; "
-          "font-src 'self' data:; connect-src 'self' data: blob:; object-src 'none'; base-uri 'self'; "
-          "form-action 'self'; frame-ancestors 'self'")
-HEADERS = [(b"content-security-policy", POLICY.encode()), (b"x-content-type-options", b"nosniff"),
-           (b"referrer-policy", b"no-referrer")]
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; worker-src 'self' blob:; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; media-src 'self' data: blob:; "
+    "font-src 'self' data:; connect-src 'self' data: blob:; object-src 'none'; base-uri 'self'; "
+    "form-action 'self'; frame-ancestors 'self'"
+)
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+]
 
 
 class TooLarge(Exception):

@@ -61,8 +61,10 @@ def load_clip(path: str | Path, *, max_seconds: float) -> Audio:
         for block in audio_blocks(path, BLOCK):
             seconds += block.seconds
             if seconds > max_seconds:
-                raise UserError(f"{shown(path)}: longer than {max_seconds:g} s, which is all that this page takes; "
-                                "cut it, or use kws-scan for recordings of any length")
+                raise UserError(
+                    f"{shown(path)}: longer than {max_seconds:g} s, which is all that this page takes; "
+                    "cut it, or use kws-scan for recordings of any length"
+                )
             waveforms.append(block.waveform)
             rate, channels = block.rate, block.channels
     except UserError as error:
@@ -85,8 +87,13 @@ def examine(bundle: Bundle, audio: Audio, degradation: Degradation, *, factor: f
         told = f"the model takes it for {_khz(bundle.rate)}: too {'fast' if given.rate < bundle.rate else 'slow'}"
         hearings.append(hear(given, told=bundle.rate, title="Step left as it was", explanation=told))
         back = Audio(resample(given.waveform, given.rate, bundle.rate), bundle.rate)
-        hearings.append(hear(back, title=f"Resampled to {_khz(bundle.rate)} first",
-                             explanation="the usual way: a resampler in front of the model"))
+        hearings.append(
+            hear(
+                back,
+                title=f"Resampled to {_khz(bundle.rate)} first",
+                explanation="the usual way: a resampler in front of the model",
+            )
+        )
     try:
         front = front_view(bundle, given.waveform, given.rate)
     except UserError:
@@ -99,8 +106,15 @@ def is_degraded(degradation: Degradation) -> bool:
     return degradation.name != AS_RECORDED
 
 
-def _hear(bundle: Bundle, audio: Audio, *, thresholds: dict[str, float], told: float = 0.0, title: str = "",
-          explanation: str = "") -> Hearing:
+def _hear(
+    bundle: Bundle,
+    audio: Audio,
+    *,
+    thresholds: dict[str, float],
+    told: float = 0.0,
+    title: str = "",
+    explanation: str = "",
+) -> Hearing:
     """Scores and events of a sound; times are those of the sound even where the model is ``told`` another rate (Hz).
 
     A model's refusal becomes ``error``.
@@ -120,8 +134,15 @@ def _hear(bundle: Bundle, audio: Audio, *, thresholds: dict[str, float], told: f
         return Hearing(title, explanation, error=str(error))
     stretch = rate / audio.rate
     events = [e._replace(start=e.start * stretch, end=e.end * stretch, time=e.time * stretch) for e in events]
-    return Hearing(title, explanation, spotter.keywords, tuple(spotter.thresholds), np.concatenate(times) * stretch,
-                   np.concatenate(scores), tuple(events))
+    return Hearing(
+        title,
+        explanation,
+        spotter.keywords,
+        tuple(spotter.thresholds),
+        np.concatenate(times) * stretch,
+        np.concatenate(scores),
+        tuple(events),
+    )
 
 
 def _rescaled(bundle: Bundle, given: Audio) -> str:

@@ -1,6 +1,6 @@
 """The page on a port: gradio's server, closed down to what the page needs, with one temporary folder that stays small.
 
-    with serving({"kws12": bundle}, port=7860) as url: ...
+with serving({"kws12": bundle}, port=7860) as url: ...
 """
 
 import os
@@ -75,8 +75,13 @@ class Sweeper:
 
 
 @contextmanager
-def serving(models: Mapping[str, Bundle], *, host: str = "127.0.0.1", port: int = 0,
-            limits: Limits = Limits()) -> Iterator[str]:  # noqa: B008 - a frozen value
+def serving(
+    models: Mapping[str, Bundle],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    limits: Limits = Limits(),  # noqa: B008 - a frozen value
+) -> Iterator[str]:
     """Serves the page while the context is open, and yields its address.
 
     Args:
@@ -126,18 +131,38 @@ def _warm(bundle: Bundle) -> None:
 
 
 def _launch(page: gr.Blocks, sweeper: Sweeper, host: str, port: int, limits: Limits) -> str:
-    guard = Middleware(Guard, folder=str(sweeper.folder), max_upload=int(limits.megabytes * 1e6),
-                       may_upload=sweeper.may_upload)
-    theme = gr.themes.Default(primary_hue="blue", neutral_hue="slate", font=["system-ui", "sans-serif"],
-                              font_mono=["ui-monospace", "monospace"])
+    guard = Middleware(
+        Guard, folder=str(sweeper.folder), max_upload=int(limits.megabytes * 1e6), may_upload=sweeper.may_upload
+    )
+    theme = gr.themes.Default(
+        primary_hue="blue",
+        neutral_hue="slate",
+        font=["system-ui", "sans-serif"],
+        font_mono=["ui-monospace", "monospace"],
+    )
     page.queue(max_size=limits.queue, default_concurrency_limit=limits.studies, api_open=False)
     try:
         _, url, _ = page.launch(
-            server_name=host, server_port=port, share=False, prevent_thread_lock=True, quiet=True, inbrowser=False,
-            theme=theme, head=_style(), footer_links=["settings"], allowed_paths=[], app_kwargs={
-                "middleware": [guard], "openapi_url": None, "docs_url": None, "redoc_url": None},
-            max_file_size=int(limits.megabytes * 1e6), state_session_capacity=limits.sessions, ssr_mode=False,
-            pwa=False, mcp_server=False, enable_monitoring=False, run_history=False, show_error=False)
+            server_name=host,
+            server_port=port,
+            share=False,
+            prevent_thread_lock=True,
+            quiet=True,
+            inbrowser=False,
+            theme=theme,
+            head=_style(),
+            footer_links=["settings"],
+            allowed_paths=[],
+            app_kwargs={"middleware": [guard], "openapi_url": None, "docs_url": None, "redoc_url": None},
+            max_file_size=int(limits.megabytes * 1e6),
+            state_session_capacity=limits.sessions,
+            ssr_mode=False,
+            pwa=False,
+            mcp_server=False,
+            enable_monitoring=False,
+            run_history=False,
+            show_error=False,
+        )
     except OSError as error:
         raise UserError(f"port {port}: is taken; choose another one with --port, or --port 0 for a free one") from error
     return url

@@ -33,8 +33,14 @@ STEP = 0.05  # log odds
 HIGHEST = 12.0  # log odds; beyond, a threshold cannot be reached
 
 
-def calibrate(backgrounds: Sequence[Track], words: Track | None, max_false_alarms_per_hour: float,
-              config: SpotterConfig, *, floor: float = FLOOR) -> dict[str, float]:
+def calibrate(
+    backgrounds: Sequence[Track],
+    words: Track | None,
+    max_false_alarms_per_hour: float,
+    config: SpotterConfig,
+    *,
+    floor: float = FLOOR,
+) -> dict[str, float]:
     """Word -> threshold in [floor, 1].
 
     Args:
@@ -86,8 +92,9 @@ def _shifts(names: Sequence[str], alarms: Sequence[Event], n_versions: int, floo
     return dict(zip(names, (slope * np.log((counts + 0.5) / (counts.mean() + 0.5))).tolist(), strict=True))
 
 
-def _predicted_level(alarms: Sequence[Event], shifts: dict[str, float], floor: float, hours: float,
-                     limit: float) -> float:
+def _predicted_level(
+    alarms: Sequence[Event], shifts: dict[str, float], floor: float, hours: float, limit: float
+) -> float:
     """The common level at which the highest alarms, continued exponentially, come at the limit's rate."""
     scores = np.sort([log_odds(event.score) - shifts[event.label] for event in alarms])[::-1]
     low = log_odds(floor)

@@ -1,8 +1,8 @@
 """kws-calibrate MODEL --background DIR --max-fa-per-hour 0.5: thresholds that keep to a limit, stored in the model.
 
-    kws-calibrate runs/quickstart --background talk_radio
-    kws-calibrate commands12 --background talk_radio          writes commands12-calibrated.safetensors here
-    kws-calibrate runs/quickstart --background talk_radio --max-fa-per-hour 0.1 --out strict.safetensors
+kws-calibrate runs/quickstart --background talk_radio
+kws-calibrate commands12 --background talk_radio          writes commands12-calibrated.safetensors here
+kws-calibrate runs/quickstart --background talk_radio --max-fa-per-hour 0.1 --out strict.safetensors
 """
 
 import json
@@ -85,9 +85,11 @@ def _run(arguments: Arguments) -> None:
     else:
         _show(report, arguments, out if store else None)
     if useless and not store and not arguments.dry_run:
-        raise UserError(f"nothing stored: {report['miss_rate']:.0%} of the words would be missed at these thresholds; "
-                        "allow more with --max-fa-per-hour, train with talk as _unknown_ (recipe spotter), or name a "
-                        "file with --out to have them anyway")
+        raise UserError(
+            f"nothing stored: {report['miss_rate']:.0%} of the words would be missed at these thresholds; "
+            "allow more with --max-fa-per-hour, train with talk as _unknown_ (recipe spotter), or name a "
+            "file with --out to have them anyway"
+        )
 
 
 def calibration(bundle, arguments: Arguments) -> dict:
@@ -111,9 +113,15 @@ def calibration(bundle, arguments: Arguments) -> dict:
     config = SpotterConfig()
     thresholds = calibrate([background, *noisy], words, arguments.max_fa_per_hour, config, floor=arguments.floor)
     return {
-        "thresholds": thresholds, "max_false_alarms_per_hour": arguments.max_fa_per_hour, "data": material.description,
-        "background_hours": background.seconds / 3600, "hours_needed": _finite(hours_needed(arguments.max_fa_per_hour)),
-        "rate": rate, "snr": list(arguments.snr), "seed": arguments.seed, MARKS: marks(material.background),
+        "thresholds": thresholds,
+        "max_false_alarms_per_hour": arguments.max_fa_per_hour,
+        "data": material.description,
+        "background_hours": background.seconds / 3600,
+        "hours_needed": _finite(hours_needed(arguments.max_fa_per_hour)),
+        "rate": rate,
+        "snr": list(arguments.snr),
+        "seed": arguments.seed,
+        MARKS: marks(material.background),
         **row_at(background, words, thresholds, config),
         "by_word": by_word(background, words, thresholds, config),
     }
@@ -153,8 +161,10 @@ def _show(report: dict, arguments: Arguments, written: Path | None) -> None:
     Console().print(word_table(report["by_word"]))
     hours, limit = report["background_hours"], arguments.max_fa_per_hour
     miss = "-" if report["miss_rate"] is None else f"{100 * report['miss_rate']:.1f} %"
-    print(f"{report['false_alarms']} false alarms in {hours:.2f} h of background (with 95 % confidence below "
-          f"{report['false_alarms_per_hour_upper']:.1f}/h), {miss} of {report['words']} words missed")
+    print(
+        f"{report['false_alarms']} false alarms in {hours:.2f} h of background (with 95 % confidence below "
+        f"{report['false_alarms_per_hour_upper']:.1f}/h), {miss} of {report['words']} words missed"
+    )
     if report["hours_needed"] is not None and hours < report["hours_needed"]:
         print(f"note: {limit:g}/h can be proved only with {report['hours_needed']:.1f} h of background or more")
     if written:

@@ -1,8 +1,8 @@
 """kws-eval: how good a trained model is, at which sample rates, by which protocol.
 
-    kws-eval runs/quickstart                               its own test clips at 16000 and 8000 Hz, all protocols
-    kws-eval runs/quickstart --data my_recordings          a folder <word>/<clip>, at the recordings' own rates
-    kws-eval runs/quickstart yes.wav no.wav                what the model hears in these files
+kws-eval runs/quickstart                               its own test clips at 16000 and 8000 Hz, all protocols
+kws-eval runs/quickstart --data my_recordings          a folder <word>/<clip>, at the recordings' own rates
+kws-eval runs/quickstart yes.wav no.wav                what the model hears in these files
 """
 
 from collections.abc import Sequence

@@ -49,8 +49,14 @@ def run(arguments: Arguments) -> None:
 def _report(bundle: Bundle, source: Source, arguments: Arguments, out: Path) -> None:
     conditions = conditions_of(bundle, source, arguments)
     with _progress(arguments, len(conditions) * len(source.dataset)) as done:
-        results = evaluate(bundle, source.dataset, conditions, batch_size=arguments.batch_size,
-                           processes=arguments.processes, progress=done)
+        results = evaluate(
+            bundle,
+            source.dataset,
+            conditions,
+            batch_size=arguments.batch_size,
+            processes=arguments.processes,
+            progress=done,
+        )
     own_rate = source.own_rates[0] if len(source.own_rates) == 1 else 0.0
     found = report.summary(bundle, results, data=source.description, own_rate=own_rate, remarks=source.remarks)
     written = report.write(found, out)
@@ -70,8 +76,15 @@ def _report(bundle: Bundle, source: Source, arguments: Arguments, out: Path) -> 
 
 def conditions_of(bundle: Bundle, source: Source, arguments: Arguments) -> list[Condition]:
     """The rows that the command line asks for."""
-    chosen = [name for name, wanted in (("rescale", arguments.rescale), ("none", arguments.no_rescale),
-                                        ("resample_back", arguments.resample_back)) if wanted]
+    chosen = [
+        name
+        for name, wanted in (
+            ("rescale", arguments.rescale),
+            ("none", arguments.no_rescale),
+            ("resample_back", arguments.resample_back),
+        )
+        if wanted
+    ]
     if not chosen and isinstance(bundle.config.model.front, LogMelFront):
         chosen = ["resample_back"]  # nothing in it can be rescaled
     if not chosen and arguments.snr:
@@ -99,8 +112,10 @@ def _plain(bundle: Bundle, source: Source, arguments: Arguments, out: Path) -> N
     if arguments.json:
         print(json.dumps(found))
     else:
-        print(f"{_named(arguments, bundle)} on {found['data']}: "
-              + ", ".join(f"{name} {value:.6g}" for name, value in scores.items()))
+        print(
+            f"{_named(arguments, bundle)} on {found['data']}: "
+            + ", ".join(f"{name} {value:.6g}" for name, value in scores.items())
+        )
 
 
 def _listen(bundle: Bundle, arguments: Arguments) -> None:
@@ -110,12 +125,17 @@ def _listen(bundle: Bundle, arguments: Arguments) -> None:
         heard[str(file)] = bundle.classify(audio.waveform, audio.rate)
         limit = getattr(bundle.config.data, "seconds", 0.0)
         if 0 < limit < audio.seconds / 1.5:
-            print(f"note: {file}: only the middle {limit:g} s of {audio.seconds:.2f} s were listened to; kws-scan "
-                  "finds words in long recordings", file=sys.stderr)
+            print(
+                f"note: {file}: only the middle {limit:g} s of {audio.seconds:.2f} s were listened to; kws-scan "
+                "finds words in long recordings",
+                file=sys.stderr,
+            )
         if not arguments.json:
             best = sorted(heard[str(file)].items(), key=lambda item: -item[1])[:5]
-            print(f"{file} ({audio.rate:g} Hz, {audio.seconds:.2f} s): "
-                  + ", ".join(f"{label} {probability:.3f}" for label, probability in best))
+            print(
+                f"{file} ({audio.rate:g} Hz, {audio.seconds:.2f} s): "
+                + ", ".join(f"{label} {probability:.3f}" for label, probability in best)
+            )
     if arguments.json:
         print(json.dumps(heard))
 

@@ -57,7 +57,12 @@ class Result:
 
 
 def evaluate(
-    bundle: Bundle, dataset: Dataset, conditions: Sequence[Condition], *, batch_size: int = 64, processes: int = 1,
+    bundle: Bundle,
+    dataset: Dataset,
+    conditions: Sequence[Condition],
+    *,
+    batch_size: int = 64,
+    processes: int = 1,
     progress: Progress = lambda n: None,
 ) -> list[Result]:
     """One Result a condition, in their order.
@@ -77,22 +82,31 @@ def evaluate(
     if not len(dataset):
         raise UserError("there are no clips to evaluate on; choose another --split or --data")
     firsts = range(0, len(dataset), batch_size)
-    pieces = [Piece(condition, first, min(first + batch_size, len(dataset)))
-              for condition in conditions for first in firsts]
+    pieces = [
+        Piece(condition, first, min(first + batch_size, len(dataset))) for condition in conditions for first in firsts
+    ]
     n = min(processes, len(pieces), max(2, n_processors()))  # more than cores would only cost memory
-    answers = mapped(_predict_with, [(piece,) for piece in pieces], n=n, begin=partial(_same, bundle, dataset),
-                     threads=max(1, n_processors() // n))
+    answers = mapped(
+        _predict_with,
+        [(piece,) for piece in pieces],
+        n=n,
+        begin=partial(_same, bundle, dataset),
+        threads=max(1, n_processors() // n),
+    )
     predictions = []
     for piece, answer in zip(pieces, answers, strict=True):
         predictions.append(answer)
         progress(piece.end - piece.first)
     many = len(firsts)  # pieces of a condition
-    return [Result(condition, *map(np.concatenate, zip(*predictions[i * many : (i + 1) * many], strict=True)))
-            for i, condition in enumerate(conditions)]
+    return [
+        Result(condition, *map(np.concatenate, zip(*predictions[i * many : (i + 1) * many], strict=True)))
+        for i, condition in enumerate(conditions)
+    ]
 
 
-def evaluate_plain(bundle: Bundle, dataset: Dataset, *, batch_size: int = 64,
-                   progress: Progress = lambda n: None) -> dict[str, float]:
+def evaluate_plain(
+    bundle: Bundle, dataset: Dataset, *, batch_size: int = 64, progress: Progress = lambda n: None
+) -> dict[str, float]:
     """Scores of the model's own objective, for data without a sample rate: loss and accuracy, or loss and mse."""
     objective, total = build_objective(bundle.config), None
     for examples in _batches(dataset, batch_size):
@@ -147,8 +161,9 @@ _noise = cache(noise_from)  # a folder of recordings is read once
 
 
 def _degraded(example: Example, condition: Condition, train_rate: float, noise: Noise | None, index: int) -> Example:
-    waveform, rate = degraded(condition, example.x[:, 0].numpy(), example.rate, train_rate=train_rate, noise=noise,
-                           index=index)
+    waveform, rate = degraded(
+        condition, example.x[:, 0].numpy(), example.rate, train_rate=train_rate, noise=noise, index=index
+    )
     return replace(example, x=torch.from_numpy(np.ascontiguousarray(waveform))[:, None], rate=float(rate))
 
 
@@ -161,13 +176,18 @@ def _check(bundle: Bundle, condition: Condition) -> None:
     options = condition.interpolation == "linear" or condition.mask_modes
     model = bundle.config.model
     if options and bundle.model.front.fixed_frame_rate:
-        raise UserError("linear interpolation and masking are for models whose S5 layers run at the input's rate "
-                        "(LinearFront); this one's front gives frames at a fixed rate")
+        raise UserError(
+            "linear interpolation and masking are for models whose S5 layers run at the input's rate "
+            "(LinearFront); this one's front gives frames at a fixed rate"
+        )
     if options and not isinstance(model.mixer, S5Mixer):
-        raise UserError("linear interpolation and masking are for S5 layers; this model has "
-                        f"{type(model.mixer).__name__}")
+        raise UserError(
+            f"linear interpolation and masking are for S5 layers; this model has {type(model.mixer).__name__}"
+        )
     if condition.interpolation == "linear" and model.mixer.discretization != "zoh":
-        raise UserError("linear interpolation needs a model with model.mixer.discretization = zoh; this one has "
-                        f"{model.mixer.discretization}")
+        raise UserError(
+            "linear interpolation needs a model with model.mixer.discretization = zoh; this one has "
+            f"{model.mixer.discretization}"
+        )
     if isinstance(model.front, LogMelFront) and condition.treatment == "rescale" and condition.rate != bundle.rate:
         raise UserError("a log-mel front has no step to rescale; use --resample-back")

@@ -86,8 +86,11 @@ def _of_graph(bundle: Bundle, dataset: Dataset, kind: Kind, folder: str) -> tupl
     files = {file.kind: file for file in export(bundle, kind, folder, weights=kind)}
     session, decided = opened(files["clip"].path), []
     for batch in _batches(dataset):
-        inputs = {"sound": batch.x[..., 0].numpy(), "lengths": batch.lengths.numpy(),
-                  "rate": np.array(float(batch.rates[0]))}
+        inputs = {
+            "sound": batch.x[..., 0].numpy(),
+            "lengths": batch.lengths.numpy(),
+            "rate": np.array(float(batch.rates[0])),
+        }
         decided.append(session.run(["logits"], inputs)[0].argmax(-1))
     sizes = {name: files[name].size if name in files else 0 for name in ("step", "clip")}
     return sizes, np.concatenate(decided)

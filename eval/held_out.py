@@ -32,8 +32,10 @@ def remark(metrics: dict[str, Any], background: Sequence[Clip | Path]) -> str:
     n = sum(mark in set(used) for mark in found)
     if not n:
         return ""
-    return (f"not held out: {n} of these {len(found)} recordings chose the thresholds (kws-calibrate), which flatters "
-            "the figures; judge the model on others")
+    return (
+        f"not held out: {n} of these {len(found)} recordings chose the thresholds (kws-calibrate), which flatters "
+        "the figures; judge the model on others"
+    )
 
 
 def _mark(source: Clip | Path) -> str:

@@ -74,7 +74,7 @@ Noise = White | Pink | Recorded
 
 
 def noise_from(name: str) -> Noise:
-    """"white", "pink", or a folder of recordings."""
+    """ "white", "pink", or a folder of recordings."""
     if name in ("white", "pink"):
         return White() if name == "white" else Pink()
     if not Path(name).is_dir():

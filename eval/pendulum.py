@@ -68,10 +68,15 @@ def _run(arguments: Arguments) -> None:
     for source, bundle in zip(arguments.models, bundles, strict=True):
         console.print(f"{source}: {bundle.config.name}, seed {bundle.config.training.seed}")
         rows += [{"source": source, **row} for row in evaluate(bundle, recording)]
-    report = {"library": __version__, "n": len(recording), "selection": "epoch chosen on validation sequences",
-              "parameters": {b.config.name: sum(p.numel() for p in b.model.parameters()) for b in bundles},
-              "training": [row for source in arguments.models if (row := training(source))],
-              "rows": rows, "summary": summary(rows)}
+    report = {
+        "library": __version__,
+        "n": len(recording),
+        "selection": "epoch chosen on validation sequences",
+        "parameters": {b.config.name: sum(p.numel() for p in b.model.parameters()) for b in bundles},
+        "training": [row for source in arguments.models if (row := training(source))],
+        "rows": rows,
+        "summary": summary(rows),
+    }
     for title, kind in (("seen frames", "seen"), ("moments never observed", "query")):
         console.print(f"\ntest MSE x 1e-3, {title}; several seeds: mean (standard deviation)")
         console.print(table([row for row in report["summary"] if row["kind"] == kind]))
@@ -86,8 +91,10 @@ def test_recording(bundle: Bundle, n: int) -> Recording:
     if n < 1:
         raise UserError(f"n = {n}: must be at least 1")
     if bundle.config.data.n_frames != N_FRAMES:
-        raise UserError(f"{bundle.config.name}: was trained on sequences of {bundle.config.data.n_frames} frames; the "
-                        f"conditions are made for {N_FRAMES}")
+        raise UserError(
+            f"{bundle.config.name}: was trained on sequences of {bundle.config.data.n_frames} frames; the "
+            f"conditions are made for {N_FRAMES}"
+        )
     test = recordings(bundle.config.data)["test"]
     return Recording(test.images[:n], test.angles[:n])
 
@@ -98,11 +105,20 @@ def evaluate(bundle: Bundle, recording: Recording) -> list[dict[str, Any]]:
     rows = []
     for sampling in samplings(len(recording)):
         given = answers(bundle, recording, sampling)
-        rows.append({**common, "kind": "seen", "condition": sampling.name, "n_seen": sampling.n_seen,
-                     **scores(given.truth, given.mean, given.variance, given.is_seen)})
+        rows.append(
+            {
+                **common,
+                "kind": "seen",
+                "condition": sampling.name,
+                "n_seen": sampling.n_seen,
+                **scores(given.truth, given.mean, given.variance, given.is_seen),
+            }
+        )
     for sampling in query_samplings(len(recording)):
-        rows += [{**common, "kind": "query", "n_seen": sampling.n_seen, **row}
-                 for row in query_rows(bundle, recording, sampling)]
+        rows += [
+            {**common, "kind": "query", "n_seen": sampling.n_seen, **row}
+            for row in query_rows(bundle, recording, sampling)
+        ]
     return rows
 
 
@@ -111,10 +127,15 @@ def query_rows(bundle: Bundle, recording: Recording, sampling: Sampling) -> list
     given = answers(bundle, recording, Sampling(sampling.name, sampling.n_seen, sampling.seen))
     asked, moved = (answers(bundle, recording, sampling, blank=blank) for blank in (False, True))
     wanted = ~asked.is_seen
-    ways = {"black picture": (asked.mean, asked.variance), "state moved on": (moved.mean, moved.variance),
-            "last answer held": (held(given, asked), None)}
-    return [{"condition": f"{sampling.name}, {way}", **scores(asked.truth, mean, variance, wanted)}
-            for way, (mean, variance) in ways.items()]
+    ways = {
+        "black picture": (asked.mean, asked.variance),
+        "state moved on": (moved.mean, moved.variance),
+        "last answer held": (held(given, asked), None),
+    }
+    return [
+        {"condition": f"{sampling.name}, {way}", **scores(asked.truth, mean, variance, wanted)}
+        for way, (mean, variance) in ways.items()
+    ]
 
 
 def summary(rows: Sequence[dict]) -> list[dict[str, Any]]:
@@ -125,10 +146,22 @@ def summary(rows: Sequence[dict]) -> list[dict[str, Any]]:
     result = []
     for (model, kind, condition, n_seen), members in groups.items():
         mse = np.array([row["mse"] for row in members])
-        result.append({"model": model, "kind": kind, "condition": condition, "n_seen": n_seen, "n_seeds": len(members),
-                       "mse": float(mse.mean()), "std": float(mse.std(ddof=1)) if len(mse) > 1 else None,
-                       **{key: float(np.mean([row[key] for row in members]))
-                          for key in ("standard_error", "degrees", "nll", "coverage") if key in members[0]}})
+        result.append(
+            {
+                "model": model,
+                "kind": kind,
+                "condition": condition,
+                "n_seen": n_seen,
+                "n_seeds": len(members),
+                "mse": float(mse.mean()),
+                "std": float(mse.std(ddof=1)) if len(mse) > 1 else None,
+                **{
+                    key: float(np.mean([row[key] for row in members]))
+                    for key in ("standard_error", "degrees", "nll", "coverage")
+                    if key in members[0]
+                },
+            }
+        )
     return result
 
 
@@ -163,8 +196,15 @@ def write(report: dict, bundles: Sequence[Bundle], recording: Recording, folder:
     last = len(shown) - 1
     given = answers(bundles[0], shown, samplings(len(shown))[0])
     fine = shown.angles[last].ravel()
-    plots.band(given.times[last] / 100, targets(fine), given.mean[last], np.sqrt(given.variance[last]), paths[3],
-               names=("sin", "cos"), truth_times=np.arange(len(fine)) / (100 * MOMENTS))
+    plots.band(
+        given.times[last] / 100,
+        targets(fine),
+        given.mean[last],
+        np.sqrt(given.variance[last]),
+        paths[3],
+        names=("sin", "cos"),
+        truth_times=np.arange(len(fine)) / (100 * MOMENTS),
+    )
     return paths
 
 

@@ -34,10 +34,13 @@ class Sampling:
 def samplings(n: int) -> list[Sampling]:
     """Conditions of ``n`` test sequences; training saw the first one only."""
     patterns = {f"random {k}": random_frames("test", n, n_observed=k) for k in (50, 25, 75)}
-    patterns |= {"every 2nd frame": regular_frames(n, every=2), "every 4th (half rate)": regular_frames(n, every=4),
-                 "every frame (double rate)": regular_frames(n, every=1),
-                 "5 bursts of 10": clustered_frames(n, n_bursts=5, burst=10),
-                 "2 bursts of 25": clustered_frames(n, n_bursts=2, burst=25)}
+    patterns |= {
+        "every 2nd frame": regular_frames(n, every=2),
+        "every 4th (half rate)": regular_frames(n, every=4),
+        "every frame (double rate)": regular_frames(n, every=1),
+        "5 bursts of 10": clustered_frames(n, n_bursts=5, burst=10),
+        "2 bursts of 25": clustered_frames(n, n_bursts=2, burst=25),
+    }
     return [Sampling(name, len(seen[0]), seen) for name, seen in patterns.items()]
 
 
@@ -114,8 +117,11 @@ def scores(truth: np.ndarray, mean: np.ndarray, variance: np.ndarray | None, ste
     error = (mean - truth)[steps]  # (steps, K)
     wrong = np.angle(np.exp(1j * (_angle(mean[steps]) - _angle(truth[steps]))))
     each = np.array([((m - t)[shown] ** 2).mean() for m, t, shown in zip(mean, truth, steps, strict=True)])
-    result = {"mse": float((error**2).mean()), "standard_error": float(each.std() / len(each) ** 0.5),
-              "degrees": float(np.degrees(np.sqrt((wrong**2).mean())))}
+    result = {
+        "mse": float((error**2).mean()),
+        "standard_error": float(each.std() / len(each) ** 0.5),
+        "degrees": float(np.degrees(np.sqrt((wrong**2).mean()))),
+    }
     if variance is not None:
         spread = np.maximum(variance[steps], 1e-6)
         nll = 0.5 * (np.log(2 * np.pi * spread) + error**2 / spread).sum(-1)

@@ -20,8 +20,11 @@ def training(source: str) -> dict[str, Any] | None:
     kept = ("name", "seed", "chosen", "epochs", "n_parameters", "seconds")
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
-        return {**{key: results[key] for key in kept}, "validation": float(results["validation"]["mse"]),
-                "test": float(results["test"]["mse"])}
+        return {
+            **{key: results[key] for key in kept},
+            "validation": float(results["validation"]["mse"]),
+            "test": float(results["test"]["mse"]),
+        }
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: is not of a finished run ({error}); train it again or name its model") from error
 

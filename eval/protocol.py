@@ -70,7 +70,12 @@ class Condition:
 
 
 def degraded(
-    condition: Condition, waveform: np.ndarray, rate: float, *, train_rate: float, noise: Noise | None = None,
+    condition: Condition,
+    waveform: np.ndarray,
+    rate: float,
+    *,
+    train_rate: float,
+    noise: Noise | None = None,
     index: int = 0,
 ) -> tuple[np.ndarray, float]:
     """The waveform (L',) that reaches the model under ``condition``, and its rate in Hz.
@@ -90,8 +95,10 @@ def degraded(
     elif condition.how == "soxr":
         waveform = resample(waveform, rate, target, QUALITY)
     elif rate != target:
-        raise UserError(f"a clip of {rate:g} Hz cannot be used as recorded at {target:g} Hz; leave --rate out, or give "
-                        "rates below those of the recordings")
+        raise UserError(
+            f"a clip of {rate:g} Hz cannot be used as recorded at {target:g} Hz; leave --rate out, or give "
+            "rates below those of the recordings"
+        )
     if condition.treatment == "resample_back":
         return resample(waveform, target, train_rate, QUALITY), train_rate
     return waveform, target
@@ -101,14 +108,20 @@ def whole_factor(rate: float, target: float) -> int:
     """r = rate / target for plain decimation; UserError where it is no whole number."""
     factor = round(rate / target)
     if factor < 1 or abs(factor * target - rate) > 1e-6 * rate:
-        raise UserError(f"decimation keeps every r-th sample, and {rate:g} Hz / {target:g} Hz is no whole number; use "
-                        "--resampler soxr for this rate")
+        raise UserError(
+            f"decimation keeps every r-th sample, and {rate:g} Hz / {target:g} Hz is no whole number; use "
+            "--resampler soxr for this rate"
+        )
     return factor
 
 
 def conditions_for(
-    train_rate: float, own_rates: Sequence[float], *, rates: Sequence[float] = (),
-    resampler: Literal["decimate", "soxr"] | None = None, treatments: Sequence[Treatment] = (),
+    train_rate: float,
+    own_rates: Sequence[float],
+    *,
+    rates: Sequence[float] = (),
+    resampler: Literal["decimate", "soxr"] | None = None,
+    treatments: Sequence[Treatment] = (),
 ) -> list[Condition]:
     """The rows of a report.
 

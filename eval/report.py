@@ -34,19 +34,33 @@ def rows_of(results: Sequence[Result], train_rate: float, *, own_rate: float = 0
         low, high = metrics.wilson_interval(result.n_correct, n)
         rate = condition.rate or own_rate  # 0: clips of several rates
         step = train_rate / rate if rate else None
-        rows.append({
-            "name": condition.name, "protocol": condition.protocol, "rate": rate, "how": condition.how,
-            "treatment": condition.treatment, "step_rescale": step if condition.treatment == "rescale" else 1.0,
-            "interpolation": condition.interpolation, "mask_modes": condition.mask_modes, "snr": condition.snr,
-            "noise": None if condition.snr is None else condition.noise, "seed": condition.seed,
-            "n": n, "n_correct": result.n_correct, "accuracy": result.accuracy, "low": low, "high": high,
-            "calibration_error": metrics.calibration_error(result.confidence, result.truth == result.predicted),
-        })
+        rows.append(
+            {
+                "name": condition.name,
+                "protocol": condition.protocol,
+                "rate": rate,
+                "how": condition.how,
+                "treatment": condition.treatment,
+                "step_rescale": step if condition.treatment == "rescale" else 1.0,
+                "interpolation": condition.interpolation,
+                "mask_modes": condition.mask_modes,
+                "snr": condition.snr,
+                "noise": None if condition.snr is None else condition.noise,
+                "seed": condition.seed,
+                "n": n,
+                "n_correct": result.n_correct,
+                "accuracy": result.accuracy,
+                "low": low,
+                "high": high,
+                "calibration_error": metrics.calibration_error(result.confidence, result.truth == result.predicted),
+            }
+        )
     return rows
 
 
-def summary(bundle: Bundle, results: Sequence[Result], *, data: str, own_rate: float = 0.0,
-            remarks: Sequence[str] = ()) -> dict[str, Any]:
+def summary(
+    bundle: Bundle, results: Sequence[Result], *, data: str, own_rate: float = 0.0, remarks: Sequence[str] = ()
+) -> dict[str, Any]:
     """Everything as plain JSON values, with the details of every condition."""
     rows = rows_of(results, bundle.rate, own_rate=own_rate)
     for row, result in zip(rows, results, strict=True):
@@ -54,27 +68,47 @@ def summary(bundle: Bundle, results: Sequence[Result], *, data: str, own_rate: f
         row["macro_f1"] = metrics.macro(row["per_class"], "f1")
         row["confusion"] = metrics.confusion_matrix(result.truth, result.predicted, len(bundle.labels)).tolist()
     return {
-        "model": bundle.config.name, "trained_with": bundle.version, "library": __version__,
-        "train_rate": bundle.rate, "labels": list(bundle.labels),
-        "data": data, "remarks": list(remarks), "interval": INTERVAL, "selection": SELECTION,
+        "model": bundle.config.name,
+        "trained_with": bundle.version,
+        "library": __version__,
+        "train_rate": bundle.rate,
+        "labels": list(bundle.labels),
+        "data": data,
+        "remarks": list(remarks),
+        "interval": INTERVAL,
+        "selection": SELECTION,
         "decimation": "every r-th sample, beginning with the first, no filter",
-        "resampler": f"soxr {QUALITY}", "training_data": bundle.note, "rows": rows,
+        "resampler": f"soxr {QUALITY}",
+        "training_data": bundle.note,
+        "rows": rows,
     }
 
 
 def table(report: Mapping[str, Any]) -> Table:
     """The rows for the screen; narrow enough for 80 columns."""
     noisy = any(row["snr"] is not None for row in report["rows"])
-    result = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, caption_justify="left",
-                   caption=f"In brackets: {INTERVAL}.")
+    result = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        caption_justify="left",
+        caption=f"In brackets: {INTERVAL}.",
+    )
     for name in ("Hz", "protocol", "Delta x", *(["noise"] if noisy else []), "accuracy %", "F1", "clips"):
         result.add_column(name, justify="left" if name in ("protocol", "noise") else "right")
     for row in report["rows"]:
         noise = "" if row["snr"] is None else f"{row['noise']} {row['snr']:g} dB"
         step = "own" if row["step_rescale"] is None else f"{row['step_rescale']:.4g}"
         low, accuracy, high = (f"{100 * row[name]:.1f}" for name in ("low", "accuracy", "high"))
-        result.add_row(f"{row['rate']:g}" if row["rate"] else "own", row["protocol"], step, *([noise] if noisy else []),
-                       f"{accuracy} ({low}-{high})", _shown(row["macro_f1"]), str(row["n"]))
+        result.add_row(
+            f"{row['rate']:g}" if row["rate"] else "own",
+            row["protocol"],
+            step,
+            *([noise] if noisy else []),
+            f"{accuracy} ({low}-{high})",
+            _shown(row["macro_f1"]),
+            str(row["n"]),
+        )
     return result
 
 
@@ -86,8 +120,9 @@ def class_table(row: Mapping[str, Any]) -> Table:
     for entry in row["per_class"]:
         if not entry["n"] and entry["precision"] is None:
             continue  # neither said nor heard
-        result.add_row(Text(entry["label"]), *(_shown(entry[score]) for score in ("precision", "recall", "f1")),
-                       str(entry["n"]))
+        result.add_row(
+            Text(entry["label"]), *(_shown(entry[score]) for score in ("precision", "recall", "f1")), str(entry["n"])
+        )
     return result
 
 
@@ -115,8 +150,10 @@ def write(report: Mapping[str, Any], folder: Path) -> list[Path]:
     if len({row["rate"] for row in by_rate}) > 1:
         written.append(folder / "accuracy_by_rate.png")
         plots.accuracy_by_rate(by_rate, written[-1], chance=1 / max(present, 1))
-    by_snr = [{**row, "protocol": f"{row['rate']:g} Hz, {row['protocol']}" if row["rate"] else row["protocol"]}
-              for row in rows]
+    by_snr = [
+        {**row, "protocol": f"{row['rate']:g} Hz, {row['protocol']}" if row["rate"] else row["protocol"]}
+        for row in rows
+    ]
     if len({row["snr"] for row in by_snr}) > 1:
         written.append(folder / "accuracy_by_snr.png")
         plots.accuracy_by_snr(by_snr, written[-1], chance=1 / max(present, 1))

@@ -74,8 +74,9 @@ def predict(bundle: Bundle, series: Series) -> tuple[np.ndarray, np.ndarray]:
     return mean * unit + np.array(scaling.target_mean), np.sqrt(variance) * unit
 
 
-def as_text(series: Sequence[Series], predictions: Sequence[tuple[np.ndarray, np.ndarray]],
-            targets: Sequence[str]) -> str:
+def as_text(
+    series: Sequence[Series], predictions: Sequence[tuple[np.ndarray, np.ndarray]], targets: Sequence[str]
+) -> str:
     """CSV: series, time, then mean and standard deviation of each target; rows in order of time."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")

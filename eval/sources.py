@@ -1,9 +1,9 @@
 """What a model is tested on: the clips of its run, somebody's folder of recordings, or the official 12-class archive.
 
-    own run         the test split that training left alone, made again from the config inside the model
-    lists           a folder with testing_list.txt: its test split, dealt into the model's classes as in training
-    plain folder    root/<word>/<clip>, every clip; words that the model does not know are _unknown_ where it has that
-                    class, else they are left out and counted
+own run         the test split that training left alone, made again from the config inside the model
+lists           a folder with testing_list.txt: its test split, dealt into the model's classes as in training
+plain folder    root/<word>/<clip>, every clip; words that the model does not know are _unknown_ where it has that
+                class, else they are left out and counted
 """
 
 from collections import Counter
@@ -93,16 +93,22 @@ def folder_name(folder: str | Path) -> str:
 def _of_splits(bundle: Bundle, splits: Splits, split: Split, name: str) -> Source:
     if splits.labels and tuple(splits.labels) != tuple(bundle.labels):
         odd = sorted(set(splits.labels) ^ set(bundle.labels))
-        raise UserError(f"{name}: its classes are not the model's (differing: {', '.join(odd[:3]) or 'their order'}); "
-                        "use the folder as it was in training, or name another one with --data DIR")
+        raise UserError(
+            f"{name}: its classes are not the model's (differing: {', '.join(odd[:3]) or 'their order'}); "
+            "use the folder as it was in training, or name another one with --data DIR"
+        )
     parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
     chosen = list(parts.values()) if split == "all" else [parts[split]]
     rates = tuple(sorted({rate for part in chosen for rate in _rates(part)})) if bundle.rate else ()
     dataset = ConcatDataset(chosen) if len(chosen) > 1 else chosen[0]
     if not len(dataset):
         raise UserError(f"{name}: the {split} split is empty; choose another one with --split")
-    return Source(dataset, f"the {split} split of {name}" if split != "all" else f"all splits of {name}", rates,
-                  _remarks(splits.report))
+    return Source(
+        dataset,
+        f"the {split} split of {name}" if split != "all" else f"all splits of {name}",
+        rates,
+        _remarks(splits.report),
+    )
 
 
 def _rates(dataset: Dataset) -> tuple[float, ...]:
@@ -113,15 +119,18 @@ def _rates(dataset: Dataset) -> tuple[float, ...]:
 def _as_unknown(clips: Clips, labels: Sequence[str]) -> Counter[str]:
     """Folders whose clips count as _unknown_ because the model has no such word."""
     words = [shown(id.split("/")[0]) for id in clips.ids]
-    return Counter(word for word, target in zip(words, clips.targets, strict=True)
-                   if labels[target] == UNKNOWN and word != UNKNOWN)
+    return Counter(
+        word for word, target in zip(words, clips.targets, strict=True) if labels[target] == UNKNOWN and word != UNKNOWN
+    )
 
 
 def _remarks(report: Mapping[str, Any], *, as_unknown: Mapping[str, int] | None = None) -> tuple[str, ...]:
     """Lines for people on what a reader of recordings reports."""
     lines = []
-    for what, words in ((f"counted as {UNKNOWN}", as_unknown), ("left out, no words of the model",
-                                                                report.get("left_out"))):
+    for what, words in (
+        (f"counted as {UNKNOWN}", as_unknown),
+        ("left out, no words of the model", report.get("left_out")),
+    ):
         if words:
             names = [f"{word} ({n})" for word, n in sorted(words.items(), key=lambda item: (-item[1], item[0]))]
             lines.append(f"{what}: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}")

@@ -36,9 +36,11 @@ if TYPE_CHECKING:
 
 SNR = 30.0  # dB, where none is asked for
 SHOWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # rows of the table on screen
-HIT = (f"a word is hit by an event of its label decided between {TOLERANCE:g} s before its start and {TOLERANCE:g} s "
-       "after its end, once; false alarms per hour count events on background alone; other events in the stream with "
-       "words are confusions")
+HIT = (
+    f"a word is hit by an event of its label decided between {TOLERANCE:g} s before its start and {TOLERANCE:g} s "
+    "after its end, once; false alarms per hour count events on background alone; other events in the stream with "
+    "words are confusions"
+)
 
 
 def run_stream(bundle: Bundle, source: Source, arguments: "Arguments", out: Path) -> None:
@@ -49,9 +51,17 @@ def run_stream(bundle: Bundle, source: Source, arguments: "Arguments", out: Path
     with progress_bar(arguments.json) as tick:
         rows = [measure(bundle, material, c, tick) for c in conditions]
     remarks = [*material.remarks, *filter(None, [chosen_on])]
-    report = {"model": bundle.config.name, "library": __version__, "data": material.description, "remarks": remarks,
-              "held_out": not chosen_on, "train_rate": bundle.rate, "hit": HIT,
-              "spotter": vars(SpotterConfig()), "rows": rows}
+    report = {
+        "model": bundle.config.name,
+        "library": __version__,
+        "data": material.description,
+        "remarks": remarks,
+        "held_out": not chosen_on,
+        "train_rate": bundle.rate,
+        "hit": HIT,
+        "spotter": vars(SpotterConfig()),
+        "rows": rows,
+    }
     written = write(report, out)
     if arguments.json:
         print(json.dumps(report))
@@ -72,8 +82,11 @@ def conditions_of(bundle: Bundle, arguments: "Arguments") -> list[StreamConditio
     """A stream for each rate and noise asked for; default: the training rate, noise 30 dB below speech."""
     how = "decimate" if arguments.resampler == "decimate" else "soxr"
     noise = noise_from(arguments.noise)
-    return [StreamConditions(rate, how, snr, noise, arguments.seed)
-            for rate in arguments.rate or (bundle.rate,) for snr in arguments.snr or (SNR,)]
+    return [
+        StreamConditions(rate, how, snr, noise, arguments.seed)
+        for rate in arguments.rate or (bundle.rate,)
+        for snr in arguments.snr or (SNR,)
+    ]
 
 
 def measure(bundle: Bundle, material: Material, conditions: StreamConditions, tick: Callable[[float], None]) -> dict:
@@ -82,23 +95,32 @@ def measure(bundle: Bundle, material: Material, conditions: StreamConditions, ti
     config = SpotterConfig()
     own = dict(zip(words.words, thresholds_of(bundle, words.words, None, config), strict=True))
     return {
-        "rate": conditions.rate, "how": conditions.how, "snr": conditions.snr, "noise": type(conditions.noise).__name__,
-        "seed": conditions.seed, "background_seconds": background.seconds, "words_seconds": words.seconds,
-        "calibrated": bool(bundle.thresholds), "own": row_at(background, words, own, config),
-        "by_word": by_word(background, words, own, config), "operating_table": sweep(background, words, config),
+        "rate": conditions.rate,
+        "how": conditions.how,
+        "snr": conditions.snr,
+        "noise": type(conditions.noise).__name__,
+        "seed": conditions.seed,
+        "background_seconds": background.seconds,
+        "words_seconds": words.seconds,
+        "calibrated": bool(bundle.thresholds),
+        "own": row_at(background, words, own, config),
+        "by_word": by_word(background, words, own, config),
+        "operating_table": sweep(background, words, config),
     }
 
 
-def tracks(bundle: Bundle, material: Material, conditions: StreamConditions,
-           tick: Callable[[float], None]) -> tuple[Track, Track]:
+def tracks(
+    bundle: Bundle, material: Material, conditions: StreamConditions, tick: Callable[[float], None]
+) -> tuple[Track, Track]:
     """Scores on background alone, and on background with words."""
     stream = _ticking(words_stream(material, conditions), conditions.rate, tick)
     background = background_track(bundle, material, conditions, tick)
     return background, listen(bundle, stream, conditions.rate, background.words)
 
 
-def background_track(bundle: Bundle, material: Material, conditions: StreamConditions,
-                     tick: Callable[[float], None]) -> Track:
+def background_track(
+    bundle: Bundle, material: Material, conditions: StreamConditions, tick: Callable[[float], None]
+) -> Track:
     """Scores on background alone."""
     words = keywords_of(bundle)
     if not words:
@@ -129,8 +151,14 @@ def word_table(rows: list[dict]) -> Table:
     for column in ("word", "threshold", "said", "missed %", "false alarms/h", "confusions"):
         table.add_column(column, justify="left" if column == "word" else "right")
     for r in rows:
-        table.add_row(Text(r["word"]), f"{r['threshold']:.3f}", str(r["words"]), _percent(r["miss_rate"]),
-                      f"{r['false_alarms_per_hour']:.1f}", str(r["confusions"]))
+        table.add_row(
+            Text(r["word"]),
+            f"{r['threshold']:.3f}",
+            str(r["words"]),
+            _percent(r["miss_rate"]),
+            f"{r['false_alarms_per_hour']:.1f}",
+            str(r["confusions"]),
+        )
     return table
 
 
@@ -158,8 +186,13 @@ def name_of(row: dict) -> str:
 @contextmanager
 def progress_bar(silent: bool) -> Iterator[Callable[[float], None]]:
     """Seconds of sound heard so far, on the terminal's stderr; silent elsewhere."""
-    with Progress("listening", "{task.completed:.0f} s", console=Console(stderr=True), transient=True,
-                  disable=silent or not sys.stderr.isatty()) as bar:
+    with Progress(
+        "listening",
+        "{task.completed:.0f} s",
+        console=Console(stderr=True),
+        transient=True,
+        disable=silent or not sys.stderr.isatty(),
+    ) as bar:
         task = bar.add_task("listening", total=None)
         yield lambda seconds: bar.advance(task, seconds)
 

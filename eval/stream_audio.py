@@ -84,8 +84,11 @@ def gather(dataset: Dataset, labels: Sequence[str], folder: str = "", *, descrip
         told = f"{len(words)} words of {description} in recordings of {folder_name(folder)}"
         return Material(words, recordings(folder), told)
     others = tuple(Clip(clip.waveform, clip.rate) for clip in clips if clip.label in (UNKNOWN, SILENCE))
-    remark = "" if others else "no background: false alarms are counted in noise alone; name recordings with " \
-                               "--background DIR"
+    remark = (
+        ""
+        if others
+        else "no background: false alarms are counted in noise alone; name recordings with --background DIR"
+    )
     what = f"{len(others)} clips of other words and noise" if others else "noise"
     return Material(words, others, f"{len(words)} words of {description} in {what}", (remark,) if remark else ())
 
@@ -132,8 +135,11 @@ def word_bounds(waveform: np.ndarray, rate: float) -> tuple[float, float]:
     """Seconds at which the sound of a clip (L,) begins and ends: within 30 dB of its loudest 10 ms."""
     size = max(1, round(FRAME * rate))
     n = max(1, len(waveform) // size)
-    power = np.square(waveform[: n * size], dtype=np.float64).reshape(n, -1).mean(1) if len(waveform) >= size \
+    power = (
+        np.square(waveform[: n * size], dtype=np.float64).reshape(n, -1).mean(1)
+        if len(waveform) >= size
         else np.ones(1)
+    )
     heard = np.flatnonzero(power >= power.max() * 10 ** (-AUDIBLE / 10))
     return heard[0] * size / rate, min(len(waveform), (heard[-1] + 1) * size) / rate
 

@@ -45,8 +45,9 @@ def listen(bundle: Bundle, blocks: Iterable[Block], rate: float, words: Sequence
         scores.append(frames.posteriors[0][:, columns].astype(np.float32))
         times.append(frames.times)
         truth += block.words
-    return Track(tuple(words), np.concatenate(scores), np.concatenate(times), session.frame_rate, session.seconds,
-                 tuple(truth))
+    return Track(
+        tuple(words), np.concatenate(scores), np.concatenate(times), session.frame_rate, session.seconds, tuple(truth)
+    )
 
 
 def events_at(track: Track, thresholds: Mapping[str, float], config: SpotterConfig) -> list[Event]:
@@ -63,17 +64,23 @@ def row_at(background: Track, words: Track, thresholds: Mapping[str, float], con
     n, hours = len(words.truth), background.seconds / 3600
     late = latencies(heard, words.truth)
     return {
-        "hits": len(found.hits), "misses": n - len(found.hits), "words": n,
+        "hits": len(found.hits),
+        "misses": n - len(found.hits),
+        "words": n,
         "miss_rate": (n - len(found.hits)) / n if n else None,
-        "false_alarms": len(alarms), "false_alarms_per_hour": len(alarms) / hours,
-        "false_alarms_per_hour_upper": alarm_limit(len(alarms)) / hours, "confusions": len(found.false_alarms),
-        "latency_ms": None if not late else {"median": 1000 * float(np.median(late)),
-                                             "p95": 1000 * float(np.percentile(late, 95))},
+        "false_alarms": len(alarms),
+        "false_alarms_per_hour": len(alarms) / hours,
+        "false_alarms_per_hour_upper": alarm_limit(len(alarms)) / hours,
+        "confusions": len(found.false_alarms),
+        "latency_ms": None
+        if not late
+        else {"median": 1000 * float(np.median(late)), "p95": 1000 * float(np.percentile(late, 95))},
     }
 
 
-def sweep(background: Track, words: Track, config: SpotterConfig,
-          thresholds: Sequence[float] = THRESHOLDS) -> list[dict]:
+def sweep(
+    background: Track, words: Track, config: SpotterConfig, thresholds: Sequence[float] = THRESHOLDS
+) -> list[dict]:
     """Rows for one threshold common to all words, rising."""
     return [{"threshold": t, **row_at(background, words, dict.fromkeys(words.words, t), config)} for t in thresholds]
 
@@ -86,10 +93,18 @@ def by_word(background: Track, words: Track, thresholds: Mapping[str, float], co
     for word in words.words:
         n = found[word].n_occurrences if word in found else 0
         hits = len(found[word].hits) if word in found else 0
-        rows.append({"word": word, "threshold": thresholds[word], "words": n, "misses": n - hits,
-                     "miss_rate": (n - hits) / n if n else None, "false_alarms": alarms.count(word),
-                     "false_alarms_per_hour": alarms.count(word) * 3600 / background.seconds,
-                     "confusions": len(found[word].false_alarms) if word in found else 0})
+        rows.append(
+            {
+                "word": word,
+                "threshold": thresholds[word],
+                "words": n,
+                "misses": n - hits,
+                "miss_rate": (n - hits) / n if n else None,
+                "false_alarms": alarms.count(word),
+                "false_alarms_per_hour": alarms.count(word) * 3600 / background.seconds,
+                "confusions": len(found[word].false_alarms) if word in found else 0,
+            }
+        )
     return rows
 
 
@@ -104,8 +119,9 @@ def latencies(events: Sequence[Event], truth: Sequence[Occurrence]) -> list[floa
     """Seconds from the end of a word to its decision, for the words that were hit; negative: decided while spoken."""
     late = []
     for word in truth:
-        times = [e.time for e in events if e.label == word.label
-                 and word.start - TOLERANCE <= e.time <= word.end + TOLERANCE]
+        times = [
+            e.time for e in events if e.label == word.label and word.start - TOLERANCE <= e.time <= word.end + TOLERANCE
+        ]
         late += [min(times) - word.end] if times else []
     return late
 

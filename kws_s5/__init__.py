@@ -3,8 +3,12 @@
 from typing import Any
 
 __version__ = "0.1.0"
-_DOORS = {"load": "kws_s5.bundle", "Bundle": "kws_s5.bundle", "KeywordSpotter": "kws_s5.listening.spotter",
-          "load_audio": "kws_s5.audio.files"}
+_DOORS = {
+    "load": "kws_s5.bundle",
+    "Bundle": "kws_s5.bundle",
+    "KeywordSpotter": "kws_s5.listening.spotter",
+    "load_audio": "kws_s5.audio.files",
+}
 __all__ = ["Bundle", "KeywordSpotter", "__version__", "load", "load_audio"]
 
 

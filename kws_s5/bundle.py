@@ -61,8 +61,13 @@ class Bundle:
         from kws_s5 import __version__
 
         description = {
-            "version": self.version or __version__, "config": to_dict(self.config), "labels": list(self.labels),
-            "vocabulary": list(self.vocabulary), "rate": self.rate, "thresholds": self.thresholds, "note": self.note,
+            "version": self.version or __version__,
+            "config": to_dict(self.config),
+            "labels": list(self.labels),
+            "vocabulary": list(self.vocabulary),
+            "rate": self.rate,
+            "thresholds": self.thresholds,
+            "note": self.note,
             "metrics": self.metrics,
         }
         write(path, self.model.state_dict(), description)
@@ -103,11 +108,15 @@ class Bundle:
         try:
             x = torch.as_tensor(waveform)
         except (TypeError, ValueError, RuntimeError):
-            raise UserError(f"waveform: {type(waveform).__name__} instead of samples; files are read by "
-                            "audio = kws_s5.load_audio(path), then audio.waveform, audio.rate") from None
+            raise UserError(
+                f"waveform: {type(waveform).__name__} instead of samples; files are read by "
+                "audio = kws_s5.load_audio(path), then audio.waveform, audio.rate"
+            ) from None
         if x.ndim != 1 or len(x) == 0 or not x.is_floating_point():
-            raise UserError(f"waveform: expected (L,) floats in [-1, 1], got {tuple(x.shape)} {x.dtype}; "
-                            "kws_s5.load_audio gives that for files and arrays of any kind")
+            raise UserError(
+                f"waveform: expected (L,) floats in [-1, 1], got {tuple(x.shape)} {x.dtype}; "
+                "kws_s5.load_audio gives that for files and arrays of any kind"
+            )
         if not torch.isfinite(x).all():
             raise UserError("waveform: contains NaN or infinity")
         clip = Example(_as_trained(x.float(), rate, self.config)[:, None], torch.tensor(0), float(rate))
@@ -123,8 +132,12 @@ def model_inputs(batch: Batch, train_rate: float, *, device: torch.device | str,
     scale: float | Tensor = 1.0
     if rescale and batch.rates is not None:
         scale = step_rescale(train_rate, batch.rates).float()
-    return {"x": batch.x.to(device), "lengths": batch.lengths, "step_rescale": scale,
-            "dt": None if batch.dt is None else batch.dt.to(device)}
+    return {
+        "x": batch.x.to(device),
+        "lengths": batch.lengths,
+        "step_rescale": scale,
+        "dt": None if batch.dt is None else batch.dt.to(device),
+    }
 
 
 def load(source: str | Path) -> Bundle:
@@ -142,9 +155,16 @@ def load(source: str | Path) -> Bundle:
     labels = tuple(map(str, description["labels"]))
     if labels and len(labels) != config.model.n_outputs:
         raise UserError(f"{path}: {len(labels)} labels for {config.model.n_outputs} outputs; the file is damaged")
-    return Bundle(_with_weights(config, tensors, path), config, labels, tuple(map(str, description["vocabulary"])),
-                  dict(description["thresholds"]), str(description["note"]), str(description["version"]),
-                  dict(description["metrics"]))
+    return Bundle(
+        _with_weights(config, tensors, path),
+        config,
+        labels,
+        tuple(map(str, description["vocabulary"])),
+        dict(description["thresholds"]),
+        str(description["note"]),
+        str(description["version"]),
+        dict(description["metrics"]),
+    )
 
 
 def find(source: str | Path) -> Path:
@@ -155,8 +175,10 @@ def find(source: str | Path) -> Path:
             raise UserError(f"{path}: no {MODEL_FILE} in this folder; has the run's first epoch ended?")
         return path / MODEL_FILE
     if path.suffix == ".onnx" and path.is_file():
-        raise UserError(f"{path}: an exported model, which kws-scan, kws-listen and KeywordSpotter run; "
-                        "give the run folder or model file that it came from")
+        raise UserError(
+            f"{path}: an exported model, which kws-scan, kws-listen and KeywordSpotter run; "
+            "give the run folder or model file that it came from"
+        )
     if path.is_file():
         return path
     names = shipped()
@@ -180,8 +202,10 @@ def _with_weights(config: RunConfig, tensors: dict[str, Tensor], path: Path) -> 
     wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     missing, extra = sorted(wanted.keys() - tensors.keys()), sorted(tensors.keys() - wanted.keys())
     if missing or extra:
-        raise UserError(f"{path}: tensor {(missing or extra)[0]} is {'missing' if missing else 'unknown'}; "
-                        "the file does not fit its own description")
+        raise UserError(
+            f"{path}: tensor {(missing or extra)[0]} is {'missing' if missing else 'unknown'}; "
+            "the file does not fit its own description"
+        )
     for name, shape in wanted.items():
         if tuple(tensors[name].shape) != shape:
             raise UserError(f"{path}: tensor {name} has shape {tuple(tensors[name].shape)}, expected {shape}")
@@ -199,8 +223,11 @@ def _check_sizes(config: RunConfig, tensors: dict[str, Tensor], path: Path) -> N
     front = [v for v in vars(model.front).values() if isinstance(v, int)]
     claimed = max([model.d_model, model.n_outputs, *front])
     layers = {name.split(".")[1] for name in tensors if name.startswith("layers.")}
-    fits = all(tuple(tensors[f"layers.{i}.seq.{name}"].shape) == shape if f"layers.{i}.seq.{name}" in tensors else False
-               for i in layers for name, shape in model.mixer.proof(model.d_model).items())
+    fits = all(
+        tuple(tensors[f"layers.{i}.seq.{name}"].shape) == shape if f"layers.{i}.seq.{name}" in tensors else False
+        for i in layers
+        for name, shape in model.mixer.proof(model.d_model).items()
+    )
     if claimed > max(held, 1) or len(layers) != model.n_layers or not fits:
         raise UserError(f"{path}: the described model and the stored tensors differ in size; the file is damaged")
 

@@ -22,8 +22,15 @@ FORMAT = 1
 KEY = "kws_s5"
 HEADER_LIMIT = 8 << 20  # bytes; a model with 35 labels needs some 20 kB
 FIELDS: dict[str, type | tuple[type, ...]] = {
-    "version": str, "config": dict, "labels": list, "vocabulary": list, "rate": (int, float), "thresholds": dict,
-    "note": str, "metrics": dict}
+    "version": str,
+    "config": dict,
+    "labels": list,
+    "vocabulary": list,
+    "rate": (int, float),
+    "thresholds": dict,
+    "note": str,
+    "metrics": dict,
+}
 PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
@@ -65,8 +72,10 @@ def _check_header(path: Path) -> None:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     if start.startswith(PICKLES):
-        raise UserError(f"{path}: a pickle or PyTorch checkpoint, which could run code; nothing was loaded. "
-                        "Model files end in .safetensors")
+        raise UserError(
+            f"{path}: a pickle or PyTorch checkpoint, which could run code; nothing was loaded. "
+            "Model files end in .safetensors"
+        )
     if size < 8:
         raise UserError(f"{path}: {size} bytes; not a model file")
     (header,) = struct.unpack("<Q", start)
@@ -88,8 +97,9 @@ def _description(path: Path, text: str | None) -> dict[str, Any]:
     if type(number) is not int or number < 1:
         raise UserError(f"{path}: no format number; the file is damaged")
     if number > FORMAT:
-        raise UserError(f"{path}: made by a newer kws_s5 (format {number}, this one reads {FORMAT}); "
-                        "pip install --upgrade kws-s5")
+        raise UserError(
+            f"{path}: made by a newer kws_s5 (format {number}, this one reads {FORMAT}); pip install --upgrade kws-s5"
+        )
     for name, kind in FIELDS.items():
         if not isinstance(description.get(name), kind):
             raise UserError(f"{path}: {name} is missing from its description or has the wrong type")

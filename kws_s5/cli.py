@@ -55,5 +55,7 @@ def guarded(command: Callable[[], int | None]) -> int:
 
 def without_torch(error: ModuleNotFoundError) -> str:
     """What to do where only the small installation is there, which runs exported models."""
-    return (f"{error.name} is not installed: pip install 'kws-s5[torch]' trains and runs models; "
-            "without it, kws-scan --model FILE.onnx runs exported ones")
+    return (
+        f"{error.name} is not installed: pip install 'kws-s5[torch]' trains and runs models; "
+        "without it, kws-scan --model FILE.onnx runs exported ones"
+    )

@@ -54,11 +54,13 @@ def per_class(truth: ArrayLike, predicted: ArrayLike, labels: Sequence[str]) -> 
     from sklearn import metrics
 
     scores = metrics.precision_recall_fscore_support(
-        truth, predicted, labels=np.arange(len(labels)), zero_division=np.nan)
+        truth, predicted, labels=np.arange(len(labels)), zero_division=np.nan
+    )
     rows = []
     for label, precision, recall, f1, n in zip(labels, *scores, strict=True):
-        rows.append({"label": label, "precision": _known(precision), "recall": _known(recall), "f1": _known(f1),
-                     "n": int(n)})
+        rows.append(
+            {"label": label, "precision": _known(precision), "recall": _known(recall), "f1": _known(f1), "n": int(n)}
+        )
     return rows
 
 

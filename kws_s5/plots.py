@@ -58,8 +58,15 @@ def confusion(matrix: np.ndarray, labels: Sequence[str], path: str | Path, *, ti
     share = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     axis.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0)
     for i, j in zip(*np.nonzero(matrix), strict=True):
-        axis.text(j, i, str(matrix[i, j]), ha="center", va="center", fontsize=8 if K > 14 else 10,
-                  color="white" if share[i, j] > 0.5 else "black")
+        axis.text(
+            j,
+            i,
+            str(matrix[i, j]),
+            ha="center",
+            va="center",
+            fontsize=8 if K > 14 else 10,
+            color="white" if share[i, j] > 0.5 else "black",
+        )
     axis.set_xticks(range(K), labels, rotation=90)
     axis.set_yticks(range(K), labels)
     axis.set_xticks(np.arange(K - 1) + 0.5, minor=True)
@@ -119,8 +126,13 @@ def _by_alarms(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: str | 
     for (name, (fa, misses)), style in zip(curves.items(), _styles(), strict=False):
         order = np.lexsort((-np.asarray(misses), fa))  # between two points only the stricter one is affordable
         percent = 100 * np.asarray(misses, dtype=float)[order]
-        axis.step(np.asarray(fa)[order], 100 - percent if found else percent, where="post", label=name,
-                  **{**style, "marker": ""})
+        axis.step(
+            np.asarray(fa)[order],
+            100 - percent if found else percent,
+            where="post",
+            label=name,
+            **{**style, "marker": ""},
+        )
     axis.set_xscale("symlog", linthresh=smallest, linscale=0.4)  # zero false alarms stay on the axis
     axis.xaxis.set_major_formatter("{x:g}")
     axis.set_xlim(left=0)
@@ -150,8 +162,14 @@ def features(image: np.ndarray, path: str | Path, *, frame_rate: float, frequenc
     _save(figure, path)
 
 
-def scores(times: np.ndarray, posteriors: Mapping[str, np.ndarray], path: str | Path, *,
-           events: Sequence[tuple[str, float]] = (), threshold: float | None = None) -> None:
+def scores(
+    times: np.ndarray,
+    posteriors: Mapping[str, np.ndarray],
+    path: str | Path,
+    *,
+    events: Sequence[tuple[str, float]] = (),
+    threshold: float | None = None,
+) -> None:
     """Probability of each word (label -> (T,)) over ``times`` (T,) in seconds; ``events``: (label, time) marks."""
     figure, (axis,) = _figure(height=2.8)
     for (label, values), style in zip(posteriors.items(), _styles(), strict=False):
@@ -195,8 +213,9 @@ def error_by_density(rows: Sequence[Mapping], path: str | Path) -> None:
     for model, style in zip(models, _styles(), strict=False):
         own = sorted((row for row in rows if row["model"] == model), key=lambda row: row["n_seen"])
         spread = [1e3 * (row["std"] or 0.0) for row in own]
-        axis.errorbar([row["n_seen"] for row in own], [row["mse"] for row in own], spread, label=model, capsize=3,
-                      **style)
+        axis.errorbar(
+            [row["n_seen"] for row in own], [row["mse"] for row in own], spread, label=model, capsize=3, **style
+        )
     axis.set_yscale("log")
     axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.yaxis.set_major_formatter("{x:g}")
@@ -207,8 +226,16 @@ def error_by_density(rows: Sequence[Mapping], path: str | Path) -> None:
     _save(figure, path)
 
 
-def band(times: np.ndarray, truth: np.ndarray, mean: np.ndarray, std: np.ndarray, path: str | Path, *,
-         names: Sequence[str], truth_times: np.ndarray | None = None) -> None:
+def band(
+    times: np.ndarray,
+    truth: np.ndarray,
+    mean: np.ndarray,
+    std: np.ndarray,
+    path: str | Path,
+    *,
+    names: Sequence[str],
+    truth_times: np.ndarray | None = None,
+) -> None:
     """Predictions over ``times`` (L,) in seconds: a panel a target, with mean and two deviations (L, K).
 
     The truth (L, K) is at the same times, or at ``truth_times``.
@@ -216,8 +243,9 @@ def band(times: np.ndarray, truth: np.ndarray, mean: np.ndarray, std: np.ndarray
     truth_times = times if truth_times is None else truth_times
     figure, axes = _figure(height=2.1 * len(names), rows=len(names))
     for k, (axis, name) in enumerate(zip(axes, names, strict=True)):
-        axis.fill_between(times, mean[:, k] - 2 * std[:, k], mean[:, k] + 2 * std[:, k], color="0.85",
-                          label="2 standard deviations")
+        axis.fill_between(
+            times, mean[:, k] - 2 * std[:, k], mean[:, k] + 2 * std[:, k], color="0.85", label="2 standard deviations"
+        )
         axis.plot(truth_times, truth[:, k], color="black", linewidth=1.2, label="true")
         axis.plot(times, mean[:, k], color=COLOURS[1], linestyle="--", marker="o", markersize=3, label="predicted")
         axis.set_ylabel(name)
@@ -230,14 +258,25 @@ def _accuracies(axis: Axes, rows: Sequence[Mapping], x: str, *, chance: float | 
     protocols = list(dict.fromkeys(row["protocol"] for row in rows))
     for protocol, style in zip(protocols, _styles(), strict=False):
         own = sorted((row for row in rows if row["protocol"] == protocol), key=lambda row: row[x])
-        percent = np.array([[100 * row["accuracy"], 100 * row.get("low", row["accuracy"]),
-                             100 * row.get("high", row["accuracy"])] for row in own])
+        percent = np.array(
+            [
+                [100 * row["accuracy"], 100 * row.get("low", row["accuracy"]), 100 * row.get("high", row["accuracy"])]
+                for row in own
+            ]
+        )
         error = np.abs(percent[:, 1:] - percent[:, :1]).T
         axis.errorbar([row[x] for row in own], percent[:, 0], error, label=protocol, capsize=3, elinewidth=1, **style)
     if chance is not None:
         axis.axhline(100 * chance, **CHANCE)
-        axis.annotate("chance", (1.0, 100 * chance), xycoords=("axes fraction", "data"), ha="right", va="bottom",
-                      color="0.4", fontsize=9)
+        axis.annotate(
+            "chance",
+            (1.0, 100 * chance),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            color="0.4",
+            fontsize=9,
+        )
     axis.set_ylim(0, 102)
     axis.set_ylabel("accuracy (%)")
     axis.figure.legend(frameon=False, loc="outside lower center", fontsize=10)
@@ -256,8 +295,14 @@ def _waveform(axis: Axes, samples: np.ndarray, rate: float) -> None:
 
 def _features(axis: Axes, image: np.ndarray, frame_rate: float, frequencies: Sequence[float]) -> None:
     n_frames, n_channels = image.shape
-    axis.imshow(image.T, origin="lower", aspect="auto", cmap="magma", interpolation="nearest",
-                extent=(0, n_frames / frame_rate, -0.5, n_channels - 0.5))
+    axis.imshow(
+        image.T,
+        origin="lower",
+        aspect="auto",
+        cmap="magma",
+        interpolation="nearest",
+        extent=(0, n_frames / frame_rate, -0.5, n_channels - 0.5),
+    )
     axis.grid(visible=False)
     if len(frequencies):
         chosen = np.linspace(0, n_channels - 1, 6).round().astype(int)
@@ -279,8 +324,10 @@ def _figure(*, width: float = WIDTH, height: float, rows: int = 1) -> tuple[Figu
 
 
 def _styles() -> cycle:
-    return cycle({"color": c, "linestyle": d, "marker": m, "markersize": 5, "linewidth": 1.6}
-                 for c, d, m in zip(COLOURS, DASHES, MARKERS, strict=True))
+    return cycle(
+        {"color": c, "linestyle": d, "marker": m, "markersize": 5, "linewidth": 1.6}
+        for c, d, m in zip(COLOURS, DASHES, MARKERS, strict=True)
+    )
 
 
 def _save(figure: Figure, path: str | Path) -> None:

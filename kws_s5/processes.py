@@ -42,8 +42,15 @@ def report(value: Any) -> None:
     _report(value)
 
 
-def mapped(function: Callable, jobs: Sequence[tuple], *, n: int | None = None, begin: Callable[[], Any] | None = None,
-           progress: Progress | None = None, threads: int = 1) -> Iterator[Any]:
+def mapped(
+    function: Callable,
+    jobs: Sequence[tuple],
+    *,
+    n: int | None = None,
+    begin: Callable[[], Any] | None = None,
+    progress: Progress | None = None,
+    threads: int = 1,
+) -> Iterator[Any]:
     """``function(*job)`` of every job; functions, jobs and results must be picklable (functions: of a module).
 
     Args:
@@ -69,8 +76,9 @@ def mapped(function: Callable, jobs: Sequence[tuple], *, n: int | None = None, b
     try:
         for _ in range(n):
             workers.append(_start(threads))
-            threading.Thread(target=_feed, args=(workers[-1], (function, begin), queue, lock, found),
-                             daemon=True).start()
+            threading.Thread(
+                target=_feed, args=(workers[-1], (function, begin), queue, lock, found), daemon=True
+            ).start()
         yield from _in_order(found, len(jobs), progress)
     finally:
         for worker in workers:
@@ -79,8 +87,9 @@ def mapped(function: Callable, jobs: Sequence[tuple], *, n: int | None = None, b
             worker.wait()
 
 
-def _here(function: Callable, jobs: Sequence[tuple], begin: Callable[[], Any] | None,
-          progress: Progress | None) -> Iterator[Any]:
+def _here(
+    function: Callable, jobs: Sequence[tuple], begin: Callable[[], Any] | None, progress: Progress | None
+) -> Iterator[Any]:
     global _report
     first = (begin(),) if begin else ()
     for i, job in enumerate(jobs):
@@ -134,18 +143,27 @@ def _feed(worker: subprocess.Popen, what: tuple, queue: Iterator, lock: threadin
 
 def _ended(status: int) -> UserError:
     how = f"signal {-status}" if status < 0 else f"exit status {status}"
-    return UserError(f"a worker process ended before its work was done ({how}; often the system's answer to too little "
-                     "memory); try again, with fewer processes")
+    return UserError(
+        f"a worker process ended before its work was done ({how}; often the system's answer to too little "
+        "memory); try again, with fewer processes"
+    )
 
 
 def _start(threads: int) -> subprocess.Popen:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-                                "OMP_NUM_THREADS": str(threads)}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        "OMP_NUM_THREADS": str(threads),
+    }
     own_group: dict[str, Any] = {"start_new_session": True}  # Ctrl-C in the terminal does not reach it
     if sys.platform == "win32":
         own_group = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    return subprocess.Popen([sys.executable, "-P", "-c", "from kws_s5.processes import work; work()"],
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, **own_group)
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", "from kws_s5.processes import work; work()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        **own_group,
+    )
 
 
 def _send(pipe: IO[bytes], value: Any) -> None:

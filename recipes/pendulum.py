@@ -1,6 +1,6 @@
 """Pendulum regression (S5 paper, section 6.3 and appendix G): one model, of which the variants change one field each.
 
-    kws-train pendulum
+kws-train pendulum
 """
 
 from dataclasses import replace
@@ -24,9 +24,15 @@ def pendulum() -> RunConfig:
         name="pendulum",
         data=PendulumData(),
         model=ModelConfig(
-            d_model=30, n_layers=4, front=FrameFront(), head=GaussianHead(hidden=30),
+            d_model=30,
+            n_layers=4,
+            front=FrameFront(),
+            head=GaussianHead(hidden=30),
             mixer=S5Mixer(ssm_size=16, blocks=8, C_init="trunc_standard_normal", dt_min=0.01, dt_max=0.1),
-            activation="half_glu2", norm="layer", prenorm=False, dropout=0.0,
+            activation="half_glu2",
+            norm="layer",
+            prenorm=False,
+            dropout=0.0,
         ),
         optim=OptimConfig(lr=0.012, ssm_lr=0.003, weight_decay=0.0, groups="standard", warmup_epochs=1.0),
         training=TrainingConfig(epochs=100, batch_size=32, accelerator="cpu"),
@@ -56,8 +62,13 @@ def pendulum_both() -> RunConfig:
     """Beyond the paper: both directions of time, pictures mirrored at random, weights of the last quarter averaged."""
     run = pendulum()
     ssm = replace(run.model.mixer, bidirectional=True)
-    return replace(run, name="pendulum-both", data=replace(run.data, mirror=True), model=replace(run.model, mixer=ssm),
-                   training=replace(run.training, average_from=0.75))
+    return replace(
+        run,
+        name="pendulum-both",
+        data=replace(run.data, mirror=True),
+        model=replace(run.model, mixer=ssm),
+        training=replace(run.training, average_from=0.75),
+    )
 
 
 def pendulum_query() -> RunConfig:

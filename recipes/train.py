@@ -1,8 +1,8 @@
 """kws-train RECIPE [--section.field value ...] [--resume | --overwrite]: the recipe's config is the command line.
 
-    kws-train quickstart
-    kws-train words --data.root my_recordings --init runs/kws12
-    kws-train kws12 --help          every option of a recipe with its meaning and default
+kws-train quickstart
+kws-train words --data.root my_recordings --init runs/kws12
+kws-train kws12 --help          every option of a recipe with its meaning and default
 """
 
 import difflib
@@ -16,8 +16,11 @@ from kws_s5.config import MIXERS, RunConfig
 from kws_s5.errors import UserError
 from kws_s5.recipes.registry import RECIPES, help_line
 
-OTHER_NAMES = {"--init": "--training.init",
-               "--data.testing-percent": "--data.test-percent", "--data.testing_percent": "--data.test-percent"}
+OTHER_NAMES = {
+    "--init": "--training.init",
+    "--data.testing-percent": "--data.test-percent",
+    "--data.testing_percent": "--data.test-percent",
+}
 USAGE = "usage: kws-train RECIPE [--section.field value ...] [--init MODEL] [--resume | --overwrite]"
 
 
@@ -72,9 +75,14 @@ def parse(name: str, options: list[str]) -> Run:
     recipe = RECIPES[name]
     default, options = _with_mixer(recipe(), options)
     try:
-        given = tyro.cli(Options, prog=f"kws-train {name}", args=options, default=Options(default),
-                         description=f"{help_line(recipe)} --model.mixer {'|'.join(MIXERS)} takes another mixer.",
-                         config=(tyro.conf.AvoidSubcommands,))
+        given = tyro.cli(
+            Options,
+            prog=f"kws-train {name}",
+            args=options,
+            default=Options(default),
+            description=f"{help_line(recipe)} --model.mixer {'|'.join(MIXERS)} takes another mixer.",
+            config=(tyro.conf.AvoidSubcommands,),
+        )
     except ValueError as error:
         raise UserError(str(error)) from error
     return Run(given.config, given.resume, given.overwrite)

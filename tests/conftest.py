@@ -24,8 +24,15 @@ def _tone_bundle(**ssm):
     """Votes of a frame are differences of the log powers p_low, p_high of two modes; silence is about -14 in both."""
     torch.manual_seed(0)
     front = BankFront(n_modes=2, f_min=PITCH["low"], f_max=PITCH["high"])
-    model = ModelConfig(d_model=2, n_layers=0, front=front, head=ClassHead(frame_logits=True, window=0.5), n_outputs=4,
-                        rate=RATE, mixer=S5Mixer(ssm_size=8, blocks=1, **ssm))
+    model = ModelConfig(
+        d_model=2,
+        n_layers=0,
+        front=front,
+        head=ClassHead(frame_logits=True, window=0.5),
+        n_outputs=4,
+        rate=RATE,
+        mixer=S5Mixer(ssm_size=8, blocks=1, **ssm),
+    )
     network = build_model(model).eval()
     with torch.no_grad():
         network.front.encoder.weight.copy_(torch.eye(2))

@@ -28,11 +28,24 @@ LABELS = ("yes", "no", "höher")
 
 def bundle_of(*, n_layers: int = 2, **data: object) -> Bundle:
     torch.manual_seed(0)
-    model = ModelConfig(d_model=6, n_layers=n_layers, front=LinearFront(gain=2.4), head=ClassHead(), n_outputs=3,
-                        mixer=S5Mixer(ssm_size=8, blocks=2, bidirectional=True), rate=1000.0)
+    model = ModelConfig(
+        d_model=6,
+        n_layers=n_layers,
+        front=LinearFront(gain=2.4),
+        head=ClassHead(),
+        n_outputs=3,
+        mixer=S5Mixer(ssm_size=8, blocks=2, bidirectional=True),
+        rate=1000.0,
+    )
     config = RunConfig("test", KeywordData(rate=1000.0, **{"seconds": 0.1, **data}), model)
-    return Bundle(build_model(model).eval(), config, LABELS, thresholds={"yes": 0.7}, note="made up, CC0",
-                  metrics={"validation": {"accuracy": 0.5}})
+    return Bundle(
+        build_model(model).eval(),
+        config,
+        LABELS,
+        thresholds={"yes": 0.7},
+        note="made up, CC0",
+        metrics={"validation": {"accuracy": 0.5}},
+    )
 
 
 @pytest.fixture
@@ -120,11 +133,17 @@ def test_classify_treats_length_as_training_did() -> None:
     assert bundle_of().classify(longer, 1000) == pytest.approx(bundle_of().classify(padded, 1000), abs=1e-6)
 
 
-@pytest.mark.parametrize("waveform, rate, word", [
-    (np.zeros((2, 10)), 1000, "expected (L,)"), (np.zeros(0), 1000, "expected (L,)"),
-    (np.zeros(10, dtype=np.int16), 1000, "load_audio"), (np.full(10, np.nan), 1000, "NaN"),
-    (np.zeros(10), 0, "rate"), (np.zeros(10), float("nan"), "rate"),
-])
+@pytest.mark.parametrize(
+    "waveform, rate, word",
+    [
+        (np.zeros((2, 10)), 1000, "expected (L,)"),
+        (np.zeros(0), 1000, "expected (L,)"),
+        (np.zeros(10, dtype=np.int16), 1000, "load_audio"),
+        (np.full(10, np.nan), 1000, "NaN"),
+        (np.zeros(10), 0, "rate"),
+        (np.zeros(10), float("nan"), "rate"),
+    ],
+)
 def test_classify_refuses_what_is_not_a_waveform_with_its_rate(waveform, rate, word) -> None:
     with pytest.raises(UserError, match=word.replace("(", r"\(").replace(")", r"\)")):
         bundle_of().classify(waveform, rate)
@@ -176,11 +195,18 @@ def test_a_pickle_in_disguise_is_refused_and_not_executed(tmp_path: Path) -> Non
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize("content, word", [
-    (b"", "not a model file"), (b"RIFF", "not a model file"), (b"RIFF" * 100, "not a model file"),
-    (struct.pack("<Q", 1 << 62), "truncated"), (struct.pack("<Q", 2) + b"{}", "no kws_s5 entry"),
-    (struct.pack("<Q", 9 << 20) + b" " * (9 << 20), "header of"), (struct.pack("<Q", 5) + b"hello", "damaged"),
-])
+@pytest.mark.parametrize(
+    "content, word",
+    [
+        (b"", "not a model file"),
+        (b"RIFF", "not a model file"),
+        (b"RIFF" * 100, "not a model file"),
+        (struct.pack("<Q", 1 << 62), "truncated"),
+        (struct.pack("<Q", 2) + b"{}", "no kws_s5 entry"),
+        (struct.pack("<Q", 9 << 20) + b" " * (9 << 20), "header of"),
+        (struct.pack("<Q", 5) + b"hello", "damaged"),
+    ],
+)
 def test_other_files_are_refused(tmp_path: Path, content: bytes, word: str) -> None:
     (tmp_path / "x.safetensors").write_bytes(content)
     refused(tmp_path / "x.safetensors", word)
@@ -230,7 +256,7 @@ def test_finite_weights_that_give_no_numbers_are_one_error(path: Path) -> None:
 
 
 def test_an_altered_label_is_noticed(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b'yes', b'yet'))
+    path.write_bytes(path.read_bytes().replace(b"yes", b"yet"))
     refused(path, "checksum")
 
 
@@ -260,8 +286,10 @@ def test_importing_the_package_stays_light() -> None:
     import subprocess
     import sys
 
-    code = ("import sys, kws_s5; heavy = {'torch', 'lightning', 'matplotlib', 'gradio', 'librosa', 'torchaudio'}; "
-            "sys.exit(' '.join(heavy & set(sys.modules)) or 0)")
+    code = (
+        "import sys, kws_s5; heavy = {'torch', 'lightning', 'matplotlib', 'gradio', 'librosa', 'torchaudio'}; "
+        "sys.exit(' '.join(heavy & set(sys.modules)) or 0)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     assert replace(bundle_of().config) == bundle_of().config
 

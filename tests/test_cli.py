@@ -17,14 +17,17 @@ def failing(error: BaseException):
     return command
 
 
-@pytest.mark.parametrize(("error", "status", "says"), [
-    (UserError("words: no such folder"), 2, "error: words: no such folder"),
-    (UserError("no column 'q'; choose from \x1b[31mx\ny"), 2, "error: no column 'q'; choose from \\x1b[31mx\\ny"),
-    (KeyboardInterrupt(), 130, "stopped."),
-    (OSError(28, "No space left on device"), 2, "error: a file: No space left on device; check"),
-    (PermissionError(13, "Permission denied", "runs/a\nb"), 2, "error: runs/a\\nb: Permission denied; check"),
-    (MemoryError(), 2, "error: not enough memory"),
-])
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [
+        (UserError("words: no such folder"), 2, "error: words: no such folder"),
+        (UserError("no column 'q'; choose from \x1b[31mx\ny"), 2, "error: no column 'q'; choose from \\x1b[31mx\\ny"),
+        (KeyboardInterrupt(), 130, "stopped."),
+        (OSError(28, "No space left on device"), 2, "error: a file: No space left on device; check"),
+        (PermissionError(13, "Permission denied", "runs/a\nb"), 2, "error: runs/a\\nb: Permission denied; check"),
+        (MemoryError(), 2, "error: not enough memory"),
+    ],
+)
 def test_a_mistake_is_one_line_and_a_status(error: BaseException, status: int, says: str, capsys) -> None:
     assert guarded(failing(error)) == status
     told = capsys.readouterr().err

@@ -173,8 +173,9 @@ def test_the_readme_is_two_pages() -> None:
     assert len((ROOT / "README.md").read_bytes()) <= README_LIMIT
 
 
-def test_the_first_lines_of_the_readme_print_what_it_says(monkeypatch: pytest.MonkeyPatch,
-                                                          capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_lines_of_the_readme_print_what_it_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     code, printed = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL).groups()
     monkeypatch.chdir(ROOT)

@@ -28,15 +28,32 @@ ALLOWED = {
 }
 # files of kws_s5/ itself -> rooms they may import, and which of the other root files
 ROOT_FILES = {
-    "__init__": set(), "errors": set(), "lock": set(), "processes": set(), "metrics": set(), "rate": set(),
-    "atomic": set(), "printable": set(), "cli": {"audio"}, "plots": set(), "bundle_file": set(),
+    "__init__": set(),
+    "errors": set(),
+    "lock": set(),
+    "processes": set(),
+    "metrics": set(),
+    "rate": set(),
+    "atomic": set(),
+    "printable": set(),
+    "cli": {"audio"},
+    "plots": set(),
+    "bundle_file": set(),
     "bundle": {"config", "data", "model"},
 }
 ABOVE_BUNDLE = {"training", "export", "listening", "recipes", "eval", "demo"}  # the only rooms that know models on disk
 FENCES = {
-    "gradio": {"demo"}, "matplotlib": {"plots"}, "triton": {"ops"}, "numba": {"ops"}, "llvmlite": {"ops"},
-    "lightning": {"training"}, "sklearn": {"metrics"}, "onnx": {"export"}, "onnxruntime": {"export", "listening"},
-    "wyoming": {"listening"}, "paho": {"listening"},
+    "gradio": {"demo"},
+    "matplotlib": {"plots"},
+    "triton": {"ops"},
+    "numba": {"ops"},
+    "llvmlite": {"ops"},
+    "lightning": {"training"},
+    "sklearn": {"metrics"},
+    "onnx": {"export"},
+    "onnxruntime": {"export", "listening"},
+    "wyoming": {"listening"},
+    "paho": {"listening"},
 }
 
 
@@ -94,14 +111,17 @@ def test_no_room_and_no_root_file_is_unknown() -> None:
 
 def test_imports_make_no_circle() -> None:
     """Late imports count too: a circle that works because it is closed late is still a circle."""
-    graph = {name: {need for need in needs(path) if MODULES[need].name != "__init__.py"}
-             for name, path in MODULES.items() if path.name != "__init__.py"}
+    graph = {
+        name: {need for need in needs(path) if MODULES[need].name != "__init__.py"}
+        for name, path in MODULES.items()
+        if path.name != "__init__.py"
+    }
     seen: dict[str, int] = {}
     trail: list[str] = []
 
     def visit(name: str) -> None:
         if seen.get(name) == 1:
-            pytest.fail("circle: " + " -> ".join([*trail[trail.index(name):], name]))
+            pytest.fail("circle: " + " -> ".join([*trail[trail.index(name) :], name]))
         if name in seen:
             return
         seen[name] = 1
@@ -117,8 +137,11 @@ def test_imports_make_no_circle() -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_file_imports_another_files_private_names(path: Path) -> None:
-    private = [f"{module}.{name}" for module, name, _ in imports(path)
-               if module.split(".")[0] in ("kws_s5", "benchmarks") and re.match(r"_(?!_)", name)]
+    private = [
+        f"{module}.{name}"
+        for module, name, _ in imports(path)
+        if module.split(".")[0] in ("kws_s5", "benchmarks") and re.match(r"_(?!_)", name)
+    ]
     assert not private
 
 

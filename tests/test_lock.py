@@ -9,8 +9,10 @@ import pytest
 
 from kws_s5.lock import locked
 
-HOLD = ("import sys, time; from kws_s5.lock import locked\n"
-        "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)")
+HOLD = (
+    "import sys, time; from kws_s5.lock import locked\n"
+    "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
+)
 
 
 def test_a_held_lock_keeps_others_out_until_it_is_given_back(tmp_path):

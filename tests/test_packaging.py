@@ -26,8 +26,19 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # A plain path line: packages are found there, but its .pth files (our editable install) are not processed.
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     python = environment / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--quiet", "--no-index",
-               "--ignore-installed", str(wheel)]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "--no-deps",
+        "--quiet",
+        "--no-index",
+        "--ignore-installed",
+        str(wheel),
+    ]
     subprocess.run(install, check=True, capture_output=True)
     return environment / "bin"
 

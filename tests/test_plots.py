@@ -11,21 +11,30 @@ from matplotlib.image import imread
 
 from kws_s5 import plots
 
-ROWS = [{"rate": rate, "accuracy": accuracy, "low": accuracy - 0.05, "high": accuracy + 0.05, "protocol": protocol}
-        for protocol, accuracy in (("rescaled", 0.9), ("not rescaled", 0.2)) for rate in (8000, 16000.0)]
+ROWS = [
+    {"rate": rate, "accuracy": accuracy, "low": accuracy - 0.05, "high": accuracy + 0.05, "protocol": protocol}
+    for protocol, accuracy in (("rescaled", 0.9), ("not rescaled", 0.2))
+    for rate in (8000, 16000.0)
+]
 DRAW = {
     "curves": lambda path: plots.learning_curves(
-        [{"epoch": i, "train_loss": 1 / (i + 1), "validation/loss": 0.5, "validation_accuracy": "", "lr": 0.1}
-         for i in range(3)], path),
+        [
+            {"epoch": i, "train_loss": 1 / (i + 1), "validation/loss": 0.5, "validation_accuracy": "", "lr": 0.1}
+            for i in range(3)
+        ],
+        path,
+    ),
     "confusion": lambda path: plots.confusion(np.array([[3, 1], [0, 0]]), ["yes", "no"], path, title="16000 Hz"),
     "rate": lambda path: plots.accuracy_by_rate(ROWS, path, chance=0.5),
     "snr": lambda path: plots.accuracy_by_snr(
-        [{"snr": snr, "accuracy": 0.5, "protocol": "white"} for snr in (None, 20.0, 0.0)], path),
+        [{"snr": snr, "accuracy": 0.5, "protocol": "white"} for snr in (None, 20.0, 0.0)], path
+    ),
     "det": lambda path: plots.det({"yes": (np.array([10, 1, 0]), np.array([0, 0.5, 1]))}, path),
     "waveform": lambda path: plots.waveform(np.sin(np.arange(16000) / 9), 16000, path),
     "features": lambda path: plots.features(np.eye(50, 8), path, frame_rate=100, frequencies=np.arange(8) * 1000),
-    "scores": lambda path: plots.scores(np.arange(9) / 9, {"yes": np.arange(9) / 9}, path, events=[("yes", 0.9)],
-                                        threshold=0.5),
+    "scores": lambda path: plots.scores(
+        np.arange(9) / 9, {"yes": np.arange(9) / 9}, path, events=[("yes", 0.9)], threshold=0.5
+    ),
 }
 
 
@@ -67,6 +76,8 @@ def test_threads_draw_the_same_picture_as_one_thread(tmp_path):
 
 
 def test_plots_do_not_touch_pyplot(tmp_path):
-    code = ("import sys, kws_s5.plots; kws_s5.plots.waveform([0.0, 0.1], 2, sys.argv[1]); "
-            "assert 'matplotlib.pyplot' not in sys.modules")
+    code = (
+        "import sys, kws_s5.plots; kws_s5.plots.waveform([0.0, 0.1], 2, sys.argv[1]); "
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "x.png")], check=True)

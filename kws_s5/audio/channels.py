@@ -55,8 +55,10 @@ class Balance:
         """What the user should know; mostly nothing."""
         if not self.cancels:
             return ""
-        return (f"its channels cancel each other (opposite phase): channel {self.power.argmax() + 1} alone is heard; "
-                "swap the wires of one microphone")
+        return (
+            f"its channels cancel each other (opposite phase): channel {self.power.argmax() + 1} alone is heard; "
+            "swap the wires of one microphone"
+        )
 
 
 def downmix(x: np.ndarray, weights: Sequence[float] | np.ndarray | None = None) -> np.ndarray:

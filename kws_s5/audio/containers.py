@@ -5,8 +5,17 @@ from kws_s5.audio.pieces import Pieces
 from kws_s5.audio.plan import Link, Plan, skip_id3
 
 # files that soundfile knows, which must not be searched for mp3 frames
-OTHERS = (b"NIST_1A", b"Creative Voice", b"FORM", b"PVF1", b"2BIT", b"MATLAB", b"\x64\xa3",
-          b"\x00\x00\xa3\x64", b"RIFF")
+OTHERS = (
+    b"NIST_1A",
+    b"Creative Voice",
+    b"FORM",
+    b"PVF1",
+    b"2BIT",
+    b"MATLAB",
+    b"\x64\xa3",
+    b"\x00\x00\xa3\x64",
+    b"RIFF",
+)
 
 
 def plan(data: Pieces) -> Plan:

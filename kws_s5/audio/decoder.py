@@ -32,8 +32,24 @@ MOST_OPENED = 100  # links that are looked into for the length; more are estimat
 SLACK = 2 * 1152  # samples by which a counted number may differ: an mp3 decoder needs a frame or two to begin
 
 
-MAGIC = (b"RIFF", b"RIFX", b"RF64", b"BW64", b"riff\x2e\x91", b"OggS", b"fLaC", b"FORM", b".snd", b"caff", b"ID3",
-         b"NIST_1A", b"Creative Voice", b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75", b"#!AMR")
+MAGIC = (
+    b"RIFF",
+    b"RIFX",
+    b"RF64",
+    b"BW64",
+    b"riff\x2e\x91",
+    b"OggS",
+    b"fLaC",
+    b"FORM",
+    b".snd",
+    b"caff",
+    b"ID3",
+    b"NIST_1A",
+    b"Creative Voice",
+    b"\x1a\x45\xdf\xa3",
+    b"\x30\x26\xb2\x75",
+    b"#!AMR",
+)
 
 
 @dataclass(frozen=True)
@@ -156,12 +172,16 @@ class _Links(Sound):
 
     def _fitting(self, blocks: Iterator[np.ndarray], file: soundfile.SoundFile) -> Iterator[np.ndarray]:
         """Blocks with the rate and channels of the first link."""
-        resamplers = [StreamResampler(file.samplerate, self.rate) for _ in range(file.channels)] \
-            if file.samplerate != self.rate else []
+        resamplers = (
+            [StreamResampler(file.samplerate, self.rate) for _ in range(file.channels)]
+            if file.samplerate != self.rate
+            else []
+        )
         if resamplers:
             checked_rate(file.samplerate, self.name)
-            self.notes.append(f"{self.name}: goes on at {file.samplerate} Hz, which is converted to its first part's "
-                              f"{self.rate:g} Hz")
+            self.notes.append(
+                f"{self.name}: goes on at {file.samplerate} Hz, which is converted to its first part's {self.rate:g} Hz"
+            )
         for x in blocks:
             if resamplers:
                 x = np.stack([r.push(np.ascontiguousarray(x[:, c])) for c, r in enumerate(resamplers)], 1)
@@ -224,14 +244,19 @@ def opened(source: Any) -> Iterator[Sound]:
                     raise UserError(f"{name}: {missing}; get the file again") from error
                 kind = (ffmpeg.shared_kind(head), "")
                 if not kind[0] or not ffmpeg.installed():
-                    raise UserError(f"{name}: cannot be read as sound ({_reason(error)}); get the file again, or "
-                                    "convert it to wav or flac") from error
+                    raise UserError(
+                        f"{name}: cannot be read as sound ({_reason(error)}); get the file again, or "
+                        "convert it to wav or flac"
+                    ) from error
             if found:
                 yield found
                 return
+        assert kind is not None
         if not ffmpeg.installed():
-            raise UserError(f"{name}: is {kind[1]}, which only ffmpeg can read: install ffmpeg, or convert the file to "
-                            "wav or flac (ffmpeg -i IN OUT.wav)")
+            raise UserError(
+                f"{name}: is {kind[1]}, which only ffmpeg can read: install ffmpeg, or convert the file to "
+                "wav or flac (ffmpeg -i IN OUT.wav)"
+            )
         path = source if isinstance(raw, io.FileIO) else stack.enter_context(_on_disk(raw))
         yield _Foreign(name, stack.enter_context(ffmpeg.decoding(path, kind[0], name)), kind[1] or kind[0], missing)
 

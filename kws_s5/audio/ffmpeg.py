@@ -19,21 +19,58 @@ from kws_s5.errors import UserError
 
 # bytes at an offset -> (ffmpeg's name of the container, name in words)
 KINDS = (
-    (4, b"ftyp", "mov", "MPEG-4 (m4a, mp4, mov, 3gp)"), (4, b"moov", "mov", "QuickTime (mov)"),
-    (4, b"mdat", "mov", "QuickTime (mov)"), (4, b"wide", "mov", "QuickTime (mov)"),
+    (4, b"ftyp", "mov", "MPEG-4 (m4a, mp4, mov, 3gp)"),
+    (4, b"moov", "mov", "QuickTime (mov)"),
+    (4, b"mdat", "mov", "QuickTime (mov)"),
+    (4, b"wide", "mov", "QuickTime (mov)"),
     (0, b"\x1a\x45\xdf\xa3", "matroska", "Matroska (webm, mkv)"),
     (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "asf", "ASF (wma)"),
-    (0, b"#!AMR", "amr", "AMR"), (0, b"FLV\x01", "flv", "Flash video"), (0, b"wvpk", "wv", "WavPack"),
-    (0, b"MAC ", "ape", "Monkey's Audio"), (0, b"TTA1", "tta", "True Audio"), (0, b"\x0b\x77", "ac3", "AC-3"),
-    (0, b"ADIF", "aac", "AAC"), (0, b"\xff\xf1", "aac", "AAC"), (0, b"\xff\xf9", "aac", "AAC"),
-    (0, b".RMF", "rm", "RealMedia"), (0, b"\x00\x00\x01\xba", "mpeg", "MPEG program stream"),
+    (0, b"#!AMR", "amr", "AMR"),
+    (0, b"FLV\x01", "flv", "Flash video"),
+    (0, b"wvpk", "wv", "WavPack"),
+    (0, b"MAC ", "ape", "Monkey's Audio"),
+    (0, b"TTA1", "tta", "True Audio"),
+    (0, b"\x0b\x77", "ac3", "AC-3"),
+    (0, b"ADIF", "aac", "AAC"),
+    (0, b"\xff\xf1", "aac", "AAC"),
+    (0, b"\xff\xf9", "aac", "AAC"),
+    (0, b".RMF", "rm", "RealMedia"),
+    (0, b"\x00\x00\x01\xba", "mpeg", "MPEG program stream"),
 )
 # what soundfile knows, but not with every codec in it
 SHARED = ((0, b"OggS", "ogg"), (0, b"caff", "caf"), (8, b"AIFC", "aiff"), (8, b"WAVE", "wav"), (0, b"fLaC", "flac"))
 # suffixes a folder of recordings may hold beside those of soundfile
-SUFFIXES = frozenset({".m4a", ".mp4", ".m4b", ".mov", ".3gp", ".3g2", ".aac", ".webm", ".weba", ".mkv", ".mka", ".wma",
-                      ".asf", ".amr", ".awb", ".flv", ".avi", ".ts", ".wv", ".ape", ".tta", ".ac3", ".mp2", ".spx",
-                      ".ogv", ".ra", ".rm"})
+SUFFIXES = frozenset(
+    {
+        ".m4a",
+        ".mp4",
+        ".m4b",
+        ".mov",
+        ".3gp",
+        ".3g2",
+        ".aac",
+        ".webm",
+        ".weba",
+        ".mkv",
+        ".mka",
+        ".wma",
+        ".asf",
+        ".amr",
+        ".awb",
+        ".flv",
+        ".avi",
+        ".ts",
+        ".wv",
+        ".ape",
+        ".tta",
+        ".ac3",
+        ".mp2",
+        ".spx",
+        ".ogv",
+        ".ra",
+        ".rm",
+    }
+)
 STALL = 60.0  # seconds without a sample after which ffmpeg is ended
 MAX_ALLOCATION = 256 << 20  # bytes of a single allocation in ffmpeg
 TOLD = 4000  # bytes of ffmpeg's complaints that are kept
@@ -72,8 +109,9 @@ class Decoding:
         self.stalled = False
         head = self._take(24)
         if len(head) < 24 or head[:4] != b".snd":
-            raise UserError(f"{name}: cannot be read as sound by ffmpeg ({self.said() or 'it holds no sound'}); get "
-                            "the file again")
+            raise UserError(
+                f"{name}: cannot be read as sound by ffmpeg ({self.said() or 'it holds no sound'}); get the file again"
+            )
         offset, _, _, self.rate, self.channels = struct.unpack(">IIIII", head[4:])
         self._take(offset - 24)
 
@@ -122,10 +160,36 @@ class Decoding:
 def decoding(path: str | bytes | os.PathLike, container: str, name: str) -> Iterator[Decoding]:
     """The sound of a file, by ffmpeg's demuxer ``container``. Raises UserError with the file's printable name."""
     command = [
-        installed(), "-nostdin", "-hide_banner", "-v", "error", "-max_alloc", str(MAX_ALLOCATION), "-threads", "1",
-        "-protocol_whitelist", "file,pipe", "-f", container, "-i", "file:" + os.path.abspath(os.fsdecode(path)),
-        "-map", "0:a:0", "-vn", "-sn", "-dn", "-map_metadata", "-1", "-c:a", "pcm_f32be", "-threads", "1",
-        "-f", "au", "pipe:1"]
+        installed(),
+        "-nostdin",
+        "-hide_banner",
+        "-v",
+        "error",
+        "-max_alloc",
+        str(MAX_ALLOCATION),
+        "-threads",
+        "1",
+        "-protocol_whitelist",
+        "file,pipe",
+        "-f",
+        container,
+        "-i",
+        "file:" + os.path.abspath(os.fsdecode(path)),
+        "-map",
+        "0:a:0",
+        "-vn",
+        "-sn",
+        "-dn",
+        "-map_metadata",
+        "-1",
+        "-c:a",
+        "pcm_f32be",
+        "-threads",
+        "1",
+        "-f",
+        "au",
+        "pipe:1",
+    ]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         yield Decoding(process, name)

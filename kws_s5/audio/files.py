@@ -24,13 +24,43 @@ from kws_s5.audio.samples import as_channels, checked_rate, mono, shown, typed
 from kws_s5.errors import UserError
 
 __all__ = [
-    "SUFFIXES", "Audio", "AudioInfo", "StreamResampler", "audio_blocks", "audio_info", "decimate", "load_audio", "mono",
-    "resample", "save_wav", "to_rate",
+    "SUFFIXES",
+    "Audio",
+    "AudioInfo",
+    "StreamResampler",
+    "audio_blocks",
+    "audio_info",
+    "decimate",
+    "load_audio",
+    "mono",
+    "resample",
+    "save_wav",
+    "to_rate",
 ]
 
 # what is taken for a recording when a folder is read; load_audio itself looks at the content
-SUFFIXES = frozenset({".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au",
-                      ".snd", ".caf", ".w64", ".rf64", ".nist", ".sph", ".voc"})
+SUFFIXES = frozenset(
+    {
+        ".wav",
+        ".wave",
+        ".flac",
+        ".ogg",
+        ".oga",
+        ".opus",
+        ".mp3",
+        ".aif",
+        ".aiff",
+        ".aifc",
+        ".au",
+        ".snd",
+        ".caf",
+        ".w64",
+        ".rf64",
+        ".nist",
+        ".sph",
+        ".voc",
+    }
+)
 MAX_SAMPLES = 120_000_000  # of one waveform in memory (480 MB; 125 minutes at 16 kHz); longer files: audio_blocks
 BLOCK = 1 << 19  # samples of all channels decoded at a time
 Tell = Callable[[str], None]  # takes a note
@@ -93,14 +123,18 @@ def load_audio(source: Any, rate: float | None = None) -> Audio:
     weights = _weights(source, notes.append)
     with opened(source) as sound:
         if rate is not None and rate != sound.rate:
-            raise UserError(f"{sound.name}: is {sound.rate} Hz, not {rate:g} Hz; leave the rate out, or convert with "
-                            "to_rate() (nothing is resampled silently)")
+            raise UserError(
+                f"{sound.name}: is {sound.rate} Hz, not {rate:g} Hz; leave the rate out, or convert with "
+                "to_rate() (nothing is resampled silently)"
+            )
         blocks, done = [], 0
         for x in sound.blocks(max(1, BLOCK // sound.channels)):
             done += len(x)
             if done > MAX_SAMPLES:
-                raise UserError(f"{sound.name}: longer than {MAX_SAMPLES} samples, too long to hold in memory; cut it, "
-                                "or read it in blocks (audio_blocks)")
+                raise UserError(
+                    f"{sound.name}: longer than {MAX_SAMPLES} samples, too long to hold in memory; cut it, "
+                    "or read it in blocks (audio_blocks)"
+                )
             blocks.append(downmix(x, weights))
         waveform = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         return Audio(waveform, sound.rate, sound.channels, (*sound.notes, *notes))
@@ -117,8 +151,9 @@ def audio_blocks(source: Any, seconds: float = 1.0, tell: Tell | None = None) ->
     with opened(source) as sound:
         for x in sound.blocks(max(1, round(seconds * sound.rate))):
             yield Audio(downmix(x, weights), sound.rate, sound.channels)
-        for note in sound.notes if tell else ():
-            tell(note)
+        if tell is not None:
+            for note in sound.notes:
+                tell(note)
 
 
 def audio_info(source: Any) -> AudioInfo:
@@ -164,8 +199,10 @@ def _of_row(source: Any, rate: float | None) -> tuple[Any, float | None]:
         source = source["audio"]
     if source.get("array") is not None and source.get("sampling_rate") is not None:
         if rate is not None and rate != source["sampling_rate"]:
-            raise UserError(f"array: is {source['sampling_rate']} Hz, not {rate:g} Hz; leave the rate out, or convert "
-                            "with to_rate()")
+            raise UserError(
+                f"array: is {source['sampling_rate']} Hz, not {rate:g} Hz; leave the rate out, or convert "
+                "with to_rate()"
+            )
         return source["array"], source["sampling_rate"]
     if isinstance(source.get("bytes"), (bytes, bytearray, memoryview)):
         return source["bytes"], rate
@@ -193,8 +230,9 @@ def _weights(source: Any, tell: Tell | None) -> np.ndarray | None:
                 balance.push(x)
         except UserError:
             pass  # told by whoever reads it for its sound
-        for note in _notes(balance) if tell else ():
-            tell(f"{sound.name}: {note}")
+        if tell is not None:
+            for note in _notes(balance):
+                tell(f"{sound.name}: {note}")
         return balance.weights()
 
 

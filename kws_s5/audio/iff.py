@@ -7,8 +7,22 @@ from kws_s5.audio.plan import Link, Plan
 
 SLACK = 8
 UNKNOWN_LENGTH = 0x7FFF0000
-PLAIN = {b"NONE": 0, b"sowt": 0, b"twos": 0, b"fl32": 32, b"FL32": 32, b"fl64": 64, b"FL64": 64, b"ulaw": 8, b"ULAW": 8,
-         b"alaw": 8, b"ALAW": 8, b"in24": 24, b"in32": 32, b"raw ": 8}  # bits a sample; 0: as COMM says
+PLAIN = {
+    b"NONE": 0,
+    b"sowt": 0,
+    b"twos": 0,
+    b"fl32": 32,
+    b"FL32": 32,
+    b"fl64": 64,
+    b"FL64": 64,
+    b"ulaw": 8,
+    b"ULAW": 8,
+    b"alaw": 8,
+    b"ALAW": 8,
+    b"in24": 24,
+    b"in32": 32,
+    b"raw ": 8,
+}  # bits a sample; 0: as COMM says
 
 
 def aiff(data: Pieces, begin: int) -> Plan:
@@ -42,7 +56,8 @@ def aiff(data: Pieces, begin: int) -> Plan:
     wanted = max(claimed, frames * frame)
     if claimed > 0 and claimed <= there and _named(data, start + size + size % 2):
         there = claimed
-    missing, notes = "", []
+    notes: list[str] = []
+    missing = ""
     if SLACK + first - begin < wanted - there and wanted < UNKNOWN_LENGTH:
         missing = f"is cut short, {there} of {wanted} bytes of sound are there"
     n = there // frame
@@ -52,13 +67,13 @@ def aiff(data: Pieces, begin: int) -> Plan:
         return Plan([Link(data)], missing, notes)
     if frames and n > frames + SLACK:
         notes.append(f"its header counts {frames} samples, but {n} are there: all of them are read")
-    head = bytearray(data.at(begin, first - begin)) if first - begin < 1 << 20 else None
-    if head is None or comm > first:
+    front = bytearray(data.at(begin, first - begin)) if first - begin < 1 << 20 else None
+    if front is None or comm > first:
         return Plan([Link(data)], missing, notes)
-    struct.pack_into(">I", head, comm - begin + 2, n)
-    struct.pack_into(">I", head, start - begin - 4, min(n * frame + 8 + offset, 0xFFFFFFFF))
-    struct.pack_into(">I", head, 4, min(len(head) - 8 + n * frame, 0xFFFFFFFF))
-    return Plan([Link(Pieces(data, [bytes(head), (first, first + n * frame)]))], missing, notes)
+    struct.pack_into(">I", front, comm - begin + 2, n)
+    struct.pack_into(">I", front, start - begin - 4, min(n * frame + 8 + offset, 0xFFFFFFFF))
+    struct.pack_into(">I", front, 4, min(len(front) - 8 + n * frame, 0xFFFFFFFF))
+    return Plan([Link(Pieces(data, [bytes(front), (first, first + n * frame)]))], missing, notes)
 
 
 def _named(data: Pieces, at: int) -> bool:
@@ -78,7 +93,8 @@ def au(data: Pieces, begin: int) -> Plan:
     there = data.size - begin - first
     if first < 24 or there <= 0:
         return Plan([Link(data)])
-    missing, notes = "", []
+    notes: list[str] = []
+    missing = ""
     if there + max(first, SLACK) < claimed < UNKNOWN_LENGTH:
         missing = f"is cut short, {there} of {claimed} bytes of sound are there"
     if claimed + SLACK < there and claimed:
@@ -99,8 +115,10 @@ def caf(data: Pieces, begin: int) -> Plan:
             there = data.size - at - 12
             if size > there + SLACK:
                 fixed = data.at(begin, at + 4 - begin) + struct.pack(">q", max(4, there))
-                return Plan([Link(Pieces(data, [fixed, (at + 12, data.size)]))],
-                            f"is cut short, {max(0, there - 4)} of {size - 4} bytes of sound are there")
+                return Plan(
+                    [Link(Pieces(data, [fixed, (at + 12, data.size)]))],
+                    f"is cut short, {max(0, there - 4)} of {size - 4} bytes of sound are there",
+                )
             if size > 4 and size <= there and (there - size <= SLACK or _caf_chunk(data, at + 12 + size)):
                 return Plan([Link(data)])
             if there <= 4 or at + 4 > 1 << 20 or 0 <= size <= 4 and _caf_chunk(data, at + 12 + size):
@@ -116,5 +134,8 @@ def caf(data: Pieces, begin: int) -> Plan:
 
 def _caf_chunk(data: Pieces, at: int) -> bool:
     head = data.at(at, 12)
-    return len(head) == 12 and all(32 <= c < 127 for c in head[:4]) and \
-        0 <= struct.unpack(">q", head[4:])[0] <= data.size - at
+    return (
+        len(head) == 12
+        and all(32 <= c < 127 for c in head[:4])
+        and 0 <= struct.unpack(">q", head[4:])[0] <= data.size - at
+    )

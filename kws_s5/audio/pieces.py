@@ -6,7 +6,7 @@ Constant memory: a piece is either a few bytes of our own (a header set right) o
 import io
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Readable(Protocol):
@@ -48,7 +48,7 @@ class Pieces(io.RawIOBase):
             self._at = to
         return self._at
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: Any) -> int:
         view, done = memoryview(buffer).cast("B"), 0
         while done < len(view) and self._at < self.size:
             i = bisect_right(self._starts, self._at) - 1

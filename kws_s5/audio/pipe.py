@@ -14,7 +14,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -24,10 +24,26 @@ from kws_s5.errors import UserError
 BLOCK = 0.08  # seconds
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE  # format codes of wav
 MOST_HEADER = 1 << 20  # bytes before the samples
-FORMATS = {"u8": (1, "unsigned"), "s8": (1, "signed"), "s16le": (2, "signed"), "s24le": (3, "signed"),
-           "s32le": (4, "signed"), "f32le": (4, "float"), "f64le": (8, "float")}  # ffmpeg's names: bytes, kind
-CONTAINERS = {b"fLaC": "flac", b"OggS": "ogg", b"ID3": "mp3", b"\xff\xfb": "mp3", b"\xff\xf3": "mp3",
-              b"\xff\xf2": "mp3", b"\x1aE\xdf\xa3": "webm", b"FORM": "aiff", b"#!AM": "amr"}
+FORMATS = {
+    "u8": (1, "unsigned"),
+    "s8": (1, "signed"),
+    "s16le": (2, "signed"),
+    "s24le": (3, "signed"),
+    "s32le": (4, "signed"),
+    "f32le": (4, "float"),
+    "f64le": (8, "float"),
+}  # ffmpeg's names: bytes, kind
+CONTAINERS = {
+    b"fLaC": "flac",
+    b"OggS": "ogg",
+    b"ID3": "mp3",
+    b"\xff\xfb": "mp3",
+    b"\xff\xf3": "mp3",
+    b"\xff\xf2": "mp3",
+    b"\x1aE\xdf\xa3": "webm",
+    b"FORM": "aiff",
+    b"#!AM": "amr",
+}
 
 
 @dataclass(frozen=True)
@@ -85,7 +101,7 @@ def _samples(data: bytes, width: int, kind: str) -> np.ndarray:
         return np.frombuffer(data, f"<f{width}").astype(np.float32)
     bytes_ = np.frombuffer(data, np.uint8).reshape(-1, width)
     wide = np.zeros((len(bytes_), 4), np.uint8)
-    wide[:, 4 - width:] = bytes_ ^ 0x80 if kind == "unsigned" else bytes_
+    wide[:, 4 - width :] = bytes_ ^ 0x80 if kind == "unsigned" else bytes_
     return (wide.view("<i4")[:, 0] / np.float64(1 << 31)).astype(np.float32)
 
 
@@ -113,8 +129,10 @@ def _described(stream: BinaryIO) -> tuple[BinaryIO, RawFormat]:
     name = next((name for start, name in CONTAINERS.items() if head.startswith(start)), "")
     name = "mp4" if head[4:8] == b"ftyp" else name
     if not name:
-        raise UserError("standard input: no wav and no other sound that is known; samples without a header need --rate "
-                        "(and --format, --channels)")
+        raise UserError(
+            "standard input: no wav and no other sound that is known; samples without a header need --rate "
+            "(and --format, --channels)"
+        )
     return _through_ffmpeg(head, stream, name)
 
 
@@ -145,24 +163,43 @@ def _named(code: int, bits: int) -> str:
         signed = "unsigned" if bits == 8 else "signed"
         if bits == 8 * width and ((code == PCM and kind == signed) or (code == FLOAT and kind == "float")):
             return name
-    raise UserError(f"standard input: a wav of format {code} with {bits} bits; pipe PCM, for example from "
-                    "ffmpeg -i FILE -f wav -")
+    raise UserError(
+        f"standard input: a wav of format {code} with {bits} bits; pipe PCM, for example from ffmpeg -i FILE -f wav -"
+    )
 
 
 def _through_ffmpeg(head: bytes, stream: BinaryIO, name: str) -> tuple[BinaryIO, RawFormat]:
     """An installed ffmpeg decodes; it is asked for wav, whose header tells the rate."""
     program = shutil.which("ffmpeg")
     if program is None:
-        raise UserError(f"standard input: {name}, which needs ffmpeg to be read from a pipe; install ffmpeg, or give "
-                        "the file itself")
-    command = [program, "-nostdin", "-v", "error", "-protocol_whitelist", "pipe", "-i", "pipe:0", "-vn", "-f", "wav",
-               "-c:a", "pcm_f32le", "pipe:1"]
+        raise UserError(
+            f"standard input: {name}, which needs ffmpeg to be read from a pipe; install ffmpeg, or give "
+            "the file itself"
+        )
+    command = [
+        program,
+        "-nostdin",
+        "-v",
+        "error",
+        "-protocol_whitelist",
+        "pipe",
+        "-i",
+        "pipe:0",
+        "-vn",
+        "-f",
+        "wav",
+        "-c:a",
+        "pcm_f32le",
+        "pipe:1",
+    ]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     threading.Thread(target=_feed, args=(process, head, stream), daemon=True).start()
-    start = _exactly(process.stdout, 12)
+    assert process.stdout is not None
+    out = cast(BinaryIO, process.stdout)
+    start = _exactly(out, 12)
     if start[:4] != b"RIFF":
         raise UserError(f"standard input: looks like {name}, but ffmpeg finds no sound in it")
-    return process.stdout, _wav_format(process.stdout)
+    return out, _wav_format(out)
 
 
 def _feed(process: Any, head: bytes, stream: BinaryIO) -> None:

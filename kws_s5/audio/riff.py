@@ -48,8 +48,10 @@ def plan(data: Pieces, begin: int) -> Plan:
         rest = start + size
         end = rest if rest + SLACK >= data.size or _chunks_from(data, rest, w64, order) else data.size
         if end != rest and size:
-            plan.notes.append(f"its header counts {size} bytes of sound, but the sound goes on to the end of the file, "
-                              f"{there} bytes: all of it is read")
+            plan.notes.append(
+                f"its header counts {size} bytes of sound, but the sound goes on to the end of the file, "
+                f"{there} bytes: all of it is read"
+            )
     else:
         end = data.size
         if size - there > max(start - begin, SLACK) and not _unknown(size, w64):

@@ -19,8 +19,13 @@ shown = printable  # of names in messages
 MIN_RATE, MAX_RATE = 2_000, 192_000  # Hz
 MAX_CHANNELS = 32
 MAX_LEVEL = 32.0  # 30 dB above full scale: no recording, but 16-bit values kept as floats
-FULL_SCALE = {"int8": (0, 2**7), "uint8": (2**7, 2**7), "int16": (0, 2**15), "uint16": (2**15, 2**15),
-              "int32": (0, 2**31)}  # its offset and scale
+FULL_SCALE = {
+    "int8": (0, 2**7),
+    "uint8": (2**7, 2**7),
+    "int16": (0, 2**15),
+    "uint16": (2**15, 2**15),
+    "int32": (0, 2**31),
+}  # its offset and scale
 
 
 def checked_rate(rate: Any, where: str = "rate") -> float:
@@ -81,11 +86,14 @@ def checked_level(x: np.ndarray, where: str) -> np.ndarray:
 
 def _numpy(samples: Any, where: str) -> np.ndarray:
     if isinstance(samples, (bytes, bytearray, memoryview)) and not typed(samples):
-        raise UserError(f"{where}: raw bytes do not say what their samples are; give np.frombuffer(chunk, np.int16), "
-                        "or the type they have")
+        raise UserError(
+            f"{where}: raw bytes do not say what their samples are; give np.frombuffer(chunk, np.int16), "
+            "or the type they have"
+        )
     if isinstance(samples, dict):
-        raise UserError(f"{where}: a dict is no samples; of a Hugging Face row, give row['array'] and "
-                        "row['sampling_rate']")
+        raise UserError(
+            f"{where}: a dict is no samples; of a Hugging Face row, give row['array'] and row['sampling_rate']"
+        )
     if hasattr(samples, "detach"):  # a torch tensor, without importing torch here
         samples = samples.detach().cpu()
         samples = samples.float() if samples.is_floating_point() else samples

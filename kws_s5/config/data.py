@@ -66,21 +66,37 @@ class KeywordData:
         require(len(set(self.words)) == len(self.words), "data.words", self.words, "a list without repetitions")
         for name in ("unknown_share", "silence_share", "validation_percent", "test_percent"):
             require(getattr(self, name) >= 0, f"data.{name}", getattr(self, name), "0 or more")
-        require(self.validation_percent + self.test_percent < 100, "data.validation_percent",
-                self.validation_percent, "below 100 together with test_percent")
+        require(
+            self.validation_percent + self.test_percent < 100,
+            "data.validation_percent",
+            self.validation_percent,
+            "below 100 together with test_percent",
+        )
         require(self.seed >= 0, "data.seed", self.seed, "0 or more")
         for name in ("synthetic_voices", "synthetic_takes"):
             require(getattr(self, name) >= 1, f"data.{name}", getattr(self, name), "at least 1")
         for name in ("added_voices", "added_talk", "added_near_misses"):
             require(getattr(self, name) >= 0, f"data.{name}", getattr(self, name), "0 or more")
         for name in ("added_talk", "added_near_misses"):
-            require(not getattr(self, name) or self.unknown, f"data.{name}", getattr(self, name),
-                    "0 without data.unknown: it is the class _unknown_")
-        require(self.background != "synthetic" or self.added_talk > 0, "data.background", self.background,
-                "a folder, where no synthetic people talk (data.added_talk)")
+            require(
+                not getattr(self, name) or self.unknown,
+                f"data.{name}",
+                getattr(self, name),
+                "0 without data.unknown: it is the class _unknown_",
+            )
+        require(
+            self.background != "synthetic" or self.added_talk > 0,
+            "data.background",
+            self.background,
+            "a folder, where no synthetic people talk (data.added_talk)",
+        )
         require(len(set(self.accents)) == len(self.accents), "data.accents", self.accents, "a list without repetitions")
-        require(not self.added_voices or self.root != "synthetic", "data.added_voices", self.added_voices,
-                "0 where all voices are synthetic: set data.synthetic_voices")
+        require(
+            not self.added_voices or self.root != "synthetic",
+            "data.added_voices",
+            self.added_voices,
+            "0 where all voices are synthetic: set data.synthetic_voices",
+        )
 
 
 @dataclass(frozen=True)
@@ -155,8 +171,12 @@ class PendulumData:
     def __post_init__(self) -> None:
         for name in ("n_train", "n_validation", "n_test"):
             require(getattr(self, name) >= 1, f"data.{name}", getattr(self, name), "at least 1")
-        require(1 <= self.n_observed <= self.n_frames, "data.n_observed", self.n_observed,
-                f"between 1 and n_frames ({self.n_frames})")
+        require(
+            1 <= self.n_observed <= self.n_frames,
+            "data.n_observed",
+            self.n_observed,
+            f"between 1 and n_frames ({self.n_frames})",
+        )
         require(self.n_query >= 0, "data.n_query", self.n_query, "0 or more")
 
 
@@ -232,13 +252,23 @@ class LraData:
 
     def __post_init__(self) -> None:
         one_of("data.task", self.task, LraTask)
-        for name in ("max_length", "n_train", "n_validation", "n_test", "min_length", "max_depth", "image_size",
-                     "contour_length", "seed"):
+        for name in (
+            "max_length",
+            "n_train",
+            "n_validation",
+            "n_test",
+            "min_length",
+            "max_depth",
+            "image_size",
+            "contour_length",
+            "seed",
+        ):
             require(getattr(self, name) >= 0, f"data.{name}", getattr(self, name), "0 or more")
         require(self.max_length != 1, "data.max_length", self.max_length, "0, or 2 and more")
         require(self.max_depth <= 16, "data.max_depth", self.max_depth, "at most 16: each level is half as large again")
-        require(self.image_size == 0 or 8 <= self.image_size <= 512, "data.image_size", self.image_size,
-                "0, or 8 to 512")
+        require(
+            self.image_size == 0 or 8 <= self.image_size <= 512, "data.image_size", self.image_size, "0, or 8 to 512"
+        )
 
 
 Data = KeywordData | PendulumData | SeriesData | LraData

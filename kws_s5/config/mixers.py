@@ -45,11 +45,19 @@ class S5Mixer:
         one_of("mixer.C_init", self.C_init, CInit)
         one_of("mixer.discretization", self.discretization, Discretization)
         one_of("mixer.eigenvalues", self.eigenvalues, Eigenvalues)
-        require(self.blocks >= 1 and self.ssm_size % self.blocks == 0, "mixer.blocks", self.blocks,
-                f"a divisor of ssm_size ({self.ssm_size})")
+        require(
+            self.blocks >= 1 and self.ssm_size % self.blocks == 0,
+            "mixer.blocks",
+            self.blocks,
+            f"a divisor of ssm_size ({self.ssm_size})",
+        )
         if self.conj_sym:
-            require((self.ssm_size // self.blocks) % 2 == 0, "mixer.ssm_size", self.ssm_size,
-                    "an even multiple of blocks when conj_sym is on")
+            require(
+                (self.ssm_size // self.blocks) % 2 == 0,
+                "mixer.ssm_size",
+                self.ssm_size,
+                "an even multiple of blocks when conj_sym is on",
+            )
         _check_steps(self.dt_min, self.dt_max)
 
     def proof(self, H: int) -> Shapes:

@@ -161,5 +161,9 @@ class ModelConfig:
             require(self.head.frame_logits, "head.frame_decoder", True, "off without head.frame_logits")
         if isinstance(self.head, ClassHead) and self.head.frame_logits:
             frame_rate = getattr(self.front, "frame_rate", self.rate)
-            require(self.head.window * frame_rate <= MAX_WINDOW_FRAMES, "head.window", self.head.window,
-                    f"at most {MAX_WINDOW_FRAMES} frames, of {frame_rate:g} a second")
+            require(
+                self.head.window * frame_rate <= MAX_WINDOW_FRAMES,
+                "head.window",
+                self.head.window,
+                f"at most {MAX_WINDOW_FRAMES} frames, of {frame_rate:g} a second",
+            )

@@ -119,8 +119,12 @@ class TrainingConfig:
         require(self.patience >= 0, "training.patience", self.patience, "0 or more")
         require(self.devices >= 1, "training.devices", self.devices, "at least 1")
         require(self.nodes >= 1, "training.nodes", self.nodes, "at least 1")
-        require(self.precision not in HALF, "training.precision", self.precision,
-                "32-true, or bf16-mixed to compute in half precision: states and sound need float32")
+        require(
+            self.precision not in HALF,
+            "training.precision",
+            self.precision,
+            "32-true, or bf16-mixed to compute in half precision: states and sound need float32",
+        )
         one_of("training.choose_by", self.choose_by, ChooseBy)
         one_of("training.matmul_precision", self.matmul_precision, MatmulPrecision)
         require(0.0 <= self.average_from <= 1.0, "training.average_from", self.average_from, "in [0, 1]")

@@ -34,8 +34,17 @@ FREE_BYTES = 32 * 2**20  # up to this size the ratio does not matter: digital si
 MAX_DEPTH = 32
 BLOCK = 2**20
 # Everything the standard readers raise for a damaged or malicious file; RuntimeError includes RecursionError.
-BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, struct.error, EOFError, LookupError, NotImplementedError,
-          RuntimeError, ValueError)
+BROKEN = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    LookupError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
 
 
 @dataclass
@@ -48,8 +57,14 @@ class Member:
     blocks: Callable[[], Iterator[bytes]]
 
 
-def unpack(archive: str | Path, folder: str | Path, *, max_bytes: int = MAX_BYTES, max_members: int = MAX_MEMBERS,
-           max_ratio: float = MAX_RATIO) -> Path:
+def unpack(
+    archive: str | Path,
+    folder: str | Path,
+    *,
+    max_bytes: int = MAX_BYTES,
+    max_members: int = MAX_MEMBERS,
+    max_ratio: float = MAX_RATIO,
+) -> Path:
     """Unpacks ``archive`` into the new or empty ``folder`` and returns it; the folder appears when all is there.
 
     Args:

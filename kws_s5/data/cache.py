@@ -44,8 +44,10 @@ def cache_errors(folder: Path) -> Iterator[None]:
         reason, name = error.strerror or error, error.filename
         if isinstance(name, (str, Path)) and not Path(name).is_relative_to(folder):
             raise UserError(f"{name}: cannot be read ({reason}); check the file and its permissions") from error
-        raise UserError(f"{folder}: prepared data cannot be kept there ({reason}); free some space or choose another "
-                        "folder with data.cache") from error
+        raise UserError(
+            f"{folder}: prepared data cannot be kept there ({reason}); free some space or choose another "
+            "folder with data.cache"
+        ) from error
 
 
 def made_once(kind: str, made_from: list, make: Callable[[Path], object], *, cache: str = "") -> Path:
@@ -60,8 +62,10 @@ def made_once(kind: str, made_from: list, make: Callable[[Path], object], *, cac
             with cache_errors(folder):
                 make(folder)
         except soundfile.SoundFileError as error:
-            raise UserError(f"{folder}: synthetic sound cannot be kept there ({error}); free some space or choose "
-                            "another folder with data.cache") from None
+            raise UserError(
+                f"{folder}: synthetic sound cannot be kept there ({error}); free some space or choose "
+                "another folder with data.cache"
+            ) from None
     return folder
 
 
@@ -74,5 +78,8 @@ def remove_unfinished(folder: Path) -> None:
 def _default() -> Path:
     """$XDG_CACHE_HOME/kws_s5 on every system where it is set (platformdirs looks at it on Linux only)."""
     own = os.environ.get("XDG_CACHE_HOME")
-    return Path(own).expanduser() / "kws_s5" if own else platformdirs.user_cache_path(
-        "kws_s5", appauthor=False, opinion=False)
+    return (
+        Path(own).expanduser() / "kws_s5"
+        if own
+        else platformdirs.user_cache_path("kws_s5", appauthor=False, opinion=False)
+    )

@@ -64,10 +64,16 @@ def show(found: dict[str, Any], console: Console) -> None:
     """The report of ``survey`` on the screen."""
     console.print(_table(found))
     seconds = found["seconds"]
-    console.print(f"{found['clips']} clips, {found['hours']:.2f} hours, {found['speakers'] or 'unknown'} speakers, "
-                  f"{found['noises']} noise recordings; split by {found['split_rule']}", markup=False)
-    console.print(f"rates (Hz): {_told(found['rates'])}; channels: {_told(found['channels'])}; seconds: "
-                  f"{seconds['shortest']:g} to {seconds['longest']:g}, median {seconds['median']:g}", markup=False)
+    console.print(
+        f"{found['clips']} clips, {found['hours']:.2f} hours, {found['speakers'] or 'unknown'} speakers, "
+        f"{found['noises']} noise recordings; split by {found['split_rule']}",
+        markup=False,
+    )
+    console.print(
+        f"rates (Hz): {_told(found['rates'])}; channels: {_told(found['channels'])}; seconds: "
+        f"{seconds['shortest']:g} to {seconds['longest']:g}, median {seconds['median']:g}",
+        markup=False,
+    )
     if not found["findings"]:
         console.print("Nothing to repair.", style="green")
     for finding in found["findings"]:

@@ -26,8 +26,17 @@ class _Retry(Exception):
     """This attempt failed, the next may not."""
 
 
-def download(url: str, target: str | Path, *, sha256: str, progress: bool = True, retries: int = 5,
-             backoff: float = 1.0, timeout: float = 30.0, max_bytes: int = MAX_BYTES) -> Path:
+def download(
+    url: str,
+    target: str | Path,
+    *,
+    sha256: str,
+    progress: bool = True,
+    retries: int = 5,
+    backoff: float = 1.0,
+    timeout: float = 30.0,
+    max_bytes: int = MAX_BYTES,
+) -> Path:
     """Fetches ``url`` into ``target`` and returns it; a verified file that is there already is kept.
 
     Bytes gather in ``target`` + ".part", where a later call goes on if the server can; the file gets its name after its
@@ -73,14 +82,17 @@ def _verified(url: str, part: Path, target: Path, sha256: str) -> Path:
     found = _sha256(part)
     if found != sha256:
         part.unlink()
-        raise UserError(f"{url} has SHA-256 {found[:12]}... instead of {sha256[:12]}...: the file changed or a proxy "
-                        "answered; the copy was removed, try again or fetch it by hand")
+        raise UserError(
+            f"{url} has SHA-256 {found[:12]}... instead of {sha256[:12]}...: the file changed or a proxy "
+            "answered; the copy was removed, try again or fetch it by hand"
+        )
     part.replace(target)
     return target
 
 
-def _fetch_all(url: str, part: Path, bar: Progress, task: TaskID, retries: int, backoff: float, timeout: float,
-               max_bytes: int) -> bool:
+def _fetch_all(
+    url: str, part: Path, bar: Progress, task: TaskID, retries: int, backoff: float, timeout: float, max_bytes: int
+) -> bool:
     """Attempts until the whole file is there; whether it was put together from several answers."""
     failures, resumed = 0, False
     while True:
@@ -93,8 +105,10 @@ def _fetch_all(url: str, part: Path, bar: Progress, task: TaskID, retries: int, 
             gained = part.exists() and part.stat().st_size > before
             failures = 1 if gained else failures + 1
             if failures >= retries:
-                raise UserError(f"cannot download {url} ({error}): check the connection and start again, it goes on "
-                                "where it stopped") from None
+                raise UserError(
+                    f"cannot download {url} ({error}): check the connection and start again, it goes on "
+                    "where it stopped"
+                ) from None
             time.sleep(min(30.0, backoff * 2 ** (failures - 1)))
 
 
@@ -160,9 +174,15 @@ def _explain(url: str, part: Path, start: int, error: urllib.error.HTTPError) ->
 def _opener() -> urllib.request.OpenerDirector:
     """Speaks http and https only, also where a server redirects to another scheme."""
     opener = urllib.request.OpenerDirector()
-    for handler in (urllib.request.ProxyHandler, urllib.request.HTTPHandler, urllib.request.HTTPSHandler,
-                    urllib.request.HTTPRedirectHandler, urllib.request.HTTPDefaultErrorHandler,
-                    urllib.request.HTTPErrorProcessor, urllib.request.UnknownHandler):
+    for handler in (
+        urllib.request.ProxyHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPRedirectHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPErrorProcessor,
+        urllib.request.UnknownHandler,
+    ):
         opener.add_handler(handler())
     return opener
 

@@ -78,8 +78,9 @@ class Bank:
         """(M,) bool: modes that the rate can carry."""
         return (self.frequency <= self.rate * (0.5 * USABLE)).reshape(-1)
 
-    def run(self, sound: Value, state: BankState, table: Value, *, mask: Value | None = None,
-            short: bool = False) -> tuple[Value, BankState]:
+    def run(
+        self, sound: Value, state: BankState, table: Value, *, mask: Value | None = None, short: bool = False
+    ) -> tuple[Value, BankState]:
         """sound (N, l) float32 -> mean powers (F, N, M) float32, and the next state.
 
         ``mask`` (N, l) float32 0 or 1, of samples that count. ``short``: a chunk of less than a frame gives one too.

@@ -20,8 +20,12 @@ from kws_s5.export.constants import Constants, Layer, Norm, from_model
 from kws_s5.export.weights import quantise
 
 TEMPLATES = Path(__file__).parent / "c"
-ACTIVATIONS = {"gelu": "KWS_GELU", "full_glu": "KWS_FULL_GLU", "half_glu1": "KWS_HALF_GLU1",
-               "half_glu2": "KWS_HALF_GLU2"}
+ACTIVATIONS = {
+    "gelu": "KWS_GELU",
+    "full_glu": "KWS_FULL_GLU",
+    "half_glu1": "KWS_HALF_GLU1",
+    "half_glu2": "KWS_HALF_GLU2",
+}
 PLAIN = frozenset(b" -0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 
 
@@ -42,9 +46,11 @@ def write_c(bundle: Bundle, folder: str | Path, *, rate: float, weights: str = "
     if not constants.window:
         raise UserError("this model has no frame decisions (head.frame_logits): it cannot listen to a stream")
     folder = Path(folder).expanduser()
-    texts = {"kws_model.h": _header(constants, len(bundle.labels), rate, weights),
-             "kws_model.c": "\n".join(_data(constants, bundle, rate, weights)) + "\n",
-             **{name: (TEMPLATES / name).read_text(encoding="utf-8") for name in ("kws_step.h", "kws_step.c")}}
+    texts = {
+        "kws_model.h": _header(constants, len(bundle.labels), rate, weights),
+        "kws_model.c": "\n".join(_data(constants, bundle, rate, weights)) + "\n",
+        **{name: (TEMPLATES / name).read_text(encoding="utf-8") for name in ("kws_step.h", "kws_step.c")},
+    }
     paths = [folder / name for name in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         with replacing(path) as temporary:
@@ -54,8 +60,15 @@ def write_c(bundle: Bundle, folder: str | Path, *, rate: float, weights: str = "
 
 def _header(c: Constants, n_outputs: int, rate: float, weights: str) -> str:
     states = len(c.layers[0].Lambda_bar) if c.layers else 1
-    sizes = {"MODES": len(c.decay), "POLES": c.n_poles, "FEATURES": len(c.encoder[1]), "STATES": states,
-             "LAYERS": len(c.layers), "OUTPUTS": n_outputs, "WINDOW": 1 if c.pooling == "last" else c.window}
+    sizes = {
+        "MODES": len(c.decay),
+        "POLES": c.n_poles,
+        "FEATURES": len(c.encoder[1]),
+        "STATES": states,
+        "LAYERS": len(c.layers),
+        "OUTPUTS": n_outputs,
+        "WINDOW": 1 if c.pooling == "last" else c.window,
+    }
     kind = "int8_t" if weights == "int8" else "float"
     return f"""/* The sizes of one kws_s5 model; its numbers are in kws_model.c. Written by kws_s5 {__version__}. */
 #ifndef KWS_MODEL_H
@@ -101,7 +114,7 @@ def _data(c: Constants, bundle: Bundle, rate: float, weights: str) -> Iterable[s
     pole = poles(NUMPY, *column, rate)[:, 0]
     tap = np.stack([c.gain * SINE * t[:, 0] for t in taps(NUMPY, *column, rate, c.n_poles)])  # (3, M)
     present = c.frequency <= USABLE * 0.5 * rate if c.absent else np.ones(len(c.frequency), bool)
-    yield "/* The numbers of one kws_s5 model. */\n#include \"kws_model.h\"\n"
+    yield '/* The numbers of one kws_s5 model. */\n#include "kws_model.h"\n'
     labels = ", ".join(f'"{_text(label)}"' for label in bundle.labels)
     yield f"const char *const kws_labels[KWS_OUTPUTS] = {{{labels}}};"
     thresholds = np.array([bundle.thresholds.get(label, 0.0) for label in bundle.labels])
@@ -126,8 +139,10 @@ def _data(c: Constants, bundle: Bundle, rate: float, weights: str) -> Iterable[s
 
 def _layer(name: str, layer: Layer, weights: str) -> Iterable[str]:
     vectors = {"Lambda_re": layer.Lambda_bar.real, "Lambda_im": layer.Lambda_bar.imag, "D": layer.D}
-    matrices = {"B": np.concatenate([layer.B_bar.real, layer.B_bar.imag]),
-                "C": np.concatenate([layer.C.real, -layer.C.imag], 1)}
+    matrices = {
+        "B": np.concatenate([layer.B_bar.real, layer.B_bar.imag]),
+        "C": np.concatenate([layer.C.real, -layer.C.imag], 1),
+    }
     for key, values in vectors.items():
         yield _array(f"{name}_{key}", values)
     fields = [f".{key} = {name}_{key}" for key in vectors]

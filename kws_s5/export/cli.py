@@ -1,7 +1,7 @@
 """kws-export MODEL: a trained model as ONNX files that run without torch.
 
-    kws-export commands12                              commands12.onnx and commands12-clip.onnx, any sample rate
-    kws-export runs/words --rate 16000 --weights int6  one rate only, a quarter of the size
+kws-export commands12                              commands12.onnx and commands12-clip.onnx, any sample rate
+kws-export runs/words --rate 16000 --weights int6  one rate only, a quarter of the size
 """
 
 from collections.abc import Sequence
@@ -75,8 +75,10 @@ def _run(arguments: Arguments) -> None:
     if not name or Path(name).name != name or not name.isprintable():
         raise UserError(f"--name {shown(name)}: must be the name of a file, without a folder; --out is the folder")
     for file in export(load(path), name, arguments.out, rate=arguments.rate, weights=arguments.weights):
-        print(f"{file.path}  {file.kind}  {file.size:,} bytes  largest difference from torch's logits "
-              f"{file.difference:.1e}")
+        print(
+            f"{file.path}  {file.kind}  {file.size:,} bytes  largest difference from torch's logits "
+            f"{file.difference:.1e}"
+        )
 
 
 def _write_c(arguments: Arguments) -> None:
@@ -99,7 +101,8 @@ def _write_page(arguments: Arguments) -> None:
 
     if arguments.rate is not None:
         raise UserError("--rate: a web page listens at every rate that microphones have")
-    for path in write_page(load(arguments.model), arguments.out, weights=arguments.weights,
-                           events=asdict(SpotterConfig())):
+    for path in write_page(
+        load(arguments.model), arguments.out, weights=arguments.weights, events=asdict(SpotterConfig())
+    ):
         print(f"{path}  {path.stat().st_size:,} bytes")
     print("open index.html in a browser, or serve the folder: python -m http.server")

@@ -19,8 +19,13 @@ TWO_PI = 2.0 * math.pi
 SINE = math.sqrt(2.0)  # of model/front_bank.py
 
 NUMPY = SimpleNamespace(
-    polar=lambda r, phi: r * np.exp(1j * phi), complex=lambda re, im: re + 1j * im, exp=np.exp,
-    sum=lambda z: z.sum(-1, keepdims=True), where=np.where, constant=lambda x: x)
+    polar=lambda r, phi: r * np.exp(1j * phi),
+    complex=lambda re, im: re + 1j * im,
+    exp=np.exp,
+    sum=lambda z: z.sum(-1, keepdims=True),
+    where=np.where,
+    constant=lambda x: x,
+)
 
 
 def poles(ops: Any, decay: Any, frequency: Any, rate: Any, power: Any = 1.0) -> Any:

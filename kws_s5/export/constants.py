@@ -79,12 +79,25 @@ def from_model(model: SequenceModel) -> Constants:
     frequency = np.minimum(np.exp(t["front.log_frequency"]), USABLE * 0.5 * config.rate)
     window = max(1, round(head.window * front.frame_rate)) if head.frame_logits else 0
     return Constants(
-        np.exp(t["front.log_decay"]), frequency, front.n_poles, front.gain, front.floor, front.frame_rate,
-        max(front.frame_rate, 2.0 * front.f_min / USABLE), front.absent == "mean", _norm(t, "front.norm"),
-        t["front.norm.bias"], _dense(t, "front.encoder"),
+        np.exp(t["front.log_decay"]),
+        frequency,
+        front.n_poles,
+        front.gain,
+        front.floor,
+        front.frame_rate,
+        max(front.frame_rate, 2.0 * front.f_min / USABLE),
+        front.absent == "mean",
+        _norm(t, "front.norm"),
+        t["front.norm.bias"],
+        _dense(t, "front.encoder"),
         tuple(_layer(layer.seq.diagonal_system(), t, f"layers.{i}") for i, layer in enumerate(model.layers)),
-        config.activation, config.prenorm, _dense(t, "head.decoder"),
-        _dense(t, "head.frame_decoder") or _dense(t, "head.decoder"), head.pooling, window)
+        config.activation,
+        config.prenorm,
+        _dense(t, "head.decoder"),
+        _dense(t, "head.frame_decoder") or _dense(t, "head.decoder"),
+        head.pooling,
+        window,
+    )
 
 
 def _layer(system: DiagonalSystem, t: Tensors, name: str) -> Layer:
@@ -94,8 +107,9 @@ def _layer(system: DiagonalSystem, t: Tensors, name: str) -> Layer:
         behind = _norm(t, f"{name}.ssm_norm")
         if not behind.centred:  # its gain goes into C and D
             C, D, behind = behind.gain[:, None] * C, behind.gain * D, Norm(np.ones(()), behind.shift)
-    return Layer(Lambda_bar, B_bar, C, D, _norm(t, f"{name}.norm"), behind, _dense(t, f"{name}.out1"),
-                 _dense(t, f"{name}.out2"))
+    return Layer(
+        Lambda_bar, B_bar, C, D, _norm(t, f"{name}.norm"), behind, _dense(t, f"{name}.out1"), _dense(t, f"{name}.out2")
+    )
 
 
 def _norm(t: Tensors, name: str) -> Norm:
@@ -120,5 +134,7 @@ def _check(model: SequenceModel) -> None:
     elif not isinstance(config.head, ClassHead):
         problem = f"its head is a {type(config.head).__name__}"
     if problem:
-        raise UserError(f"only models with BankFront, causal S5 or S4D layers and ClassHead can be exported (recipes "
-                        f"kws12, words, quickstart); {problem}")
+        raise UserError(
+            f"only models with BankFront, causal S5 or S4D layers and ClassHead can be exported (recipes "
+            f"kws12, words, quickstart); {problem}"
+        )

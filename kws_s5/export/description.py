@@ -30,8 +30,20 @@ class Description:
     format: int = FORMAT
 
 
-TYPES = {"kind": str, "labels": list, "rate": NUMBER, "frame_rate": NUMBER, "lowest": NUMBER, "fixed_rate": NUMBER,
-         "seconds": NUMBER, "thresholds": dict, "weights": str, "note": str, "version": str, "format": int}
+TYPES = {
+    "kind": str,
+    "labels": list,
+    "rate": NUMBER,
+    "frame_rate": NUMBER,
+    "lowest": NUMBER,
+    "fixed_rate": NUMBER,
+    "seconds": NUMBER,
+    "thresholds": dict,
+    "weights": str,
+    "note": str,
+    "version": str,
+    "format": int,
+}
 
 
 def plain(description: Description) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A trained model -> ONNX files, checked against torch before they are kept.
 
-    files = export(kws_s5.load("commands12"), "commands12", "exported", weights="int6")
+files = export(kws_s5.load("commands12"), "commands12", "exported", weights="int6")
 """
 
 from dataclasses import dataclass, replace
@@ -32,8 +32,9 @@ class Exported:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of damaged models: one line tells, and not numpy's warnings
-def export(bundle: Bundle, name: str, folder: str | Path = ".", *, rate: float | None = None,
-           weights: Kind = "float32") -> list[Exported]:
+def export(
+    bundle: Bundle, name: str, folder: str | Path = ".", *, rate: float | None = None, weights: Kind = "float32"
+) -> list[Exported]:
     """Writes <name>.onnx, the streaming step, and <name>-clip.onnx, the model of whole clips.
 
     A model without frame decisions (head.frame_logits) gives the clip file only.
@@ -48,9 +49,19 @@ def export(bundle: Bundle, name: str, folder: str | Path = ".", *, rate: float |
     constants = constants_of(bundle)
     if rate is not None and not constants.lowest <= rate <= 192_000:
         raise UserError(f"--rate {rate:g}: this model hears {constants.lowest:g} to 192000 Hz")
-    about = Description("step", bundle.labels, bundle.rate, constants.frame_rate, constants.lowest, rate or 0.0,
-                        bundle.seconds, bundle.thresholds, weights, bundle.note,
-                        bundle.version or __version__)
+    about = Description(
+        "step",
+        bundle.labels,
+        bundle.rate,
+        constants.frame_rate,
+        constants.lowest,
+        rate or 0.0,
+        bundle.seconds,
+        bundle.thresholds,
+        weights,
+        bundle.note,
+        bundle.version or __version__,
+    )
     files = []
     for kind, build, suffix in (("step", step_graph, ""), ("clip", clip_graph, "-clip")):
         if kind == "step" and not constants.window:
@@ -59,11 +70,15 @@ def export(bundle: Bundle, name: str, folder: str | Path = ".", *, rate: float |
         content = build(constants, rate=rate, weights=weights, metadata=metadata).SerializeToString()
         difference = _difference(bundle, kind, content, constants, rate)
         if not np.isfinite(difference):
-            raise UserError(f"the model or its {kind} graph with {weights} weights gives NaN or infinity instead of "
-                            "scores; nothing was written. Is the model sound? kws-eval tells")
+            raise UserError(
+                f"the model or its {kind} graph with {weights} weights gives NaN or infinity instead of "
+                "scores; nothing was written. Is the model sound? kws-eval tells"
+            )
         if weights == "float32" and not difference < TOLERANCE:
-            raise UserError(f"the {kind} graph differs from torch by {difference:.1e}; nothing was written. "
-                            "Please report this with the model file")
+            raise UserError(
+                f"the {kind} graph differs from torch by {difference:.1e}; nothing was written. "
+                "Please report this with the model file"
+            )
         path = Path(folder).expanduser() / f"{name}{suffix}.onnx"
         files.append((Exported(path, kind, len(content), difference), content))
     for file, content in files:  # all are compared before the first is written

@@ -20,8 +20,14 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, checker, h
 
 OPSET = 18  # the first with BitwiseAnd; understood by onnxruntime since 1.14
 IR_VERSION = 8
-TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int64": TensorProto.INT64,
-         "int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "bool": TensorProto.BOOL}
+TYPES = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "int64": TensorProto.INT64,
+    "int8": TensorProto.INT8,
+    "uint8": TensorProto.UINT8,
+    "bool": TensorProto.BOOL,
+}
 TRUTHS = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"}
 Shape = Sequence[int | str]
 
@@ -97,8 +103,9 @@ class Graph:
         self._outputs: list[ValueInfoProto] = []
         self._count = 0
 
-    def op(self, kind: str, *inputs: Any, n: int = 1, dtype: str = "", output: Value | None = None,
-           **attributes: Any) -> Any:
+    def op(
+        self, kind: str, *inputs: Any, n: int = 1, dtype: str = "", output: Value | None = None, **attributes: Any
+    ) -> Any:
         """One node -> its output, or a tuple of n. ``dtype``: of the outputs, where it is not that of the inputs.
 
         ``output``: a Value promised by ``later``.
@@ -175,8 +182,9 @@ class Graph:
     def model(self, name: str, metadata: Mapping[str, Any]) -> ModelProto:
         """The checked model; ``metadata`` is stored as JSON under "kws_s5"."""
         graph = helper.make_graph(self._scopes[0], name, self._inputs, self._outputs, list(self._constants.values()))
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
-                                  producer_name="kws_s5")
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="kws_s5"
+        )
         helper.set_model_props(model, {"kws_s5": json.dumps(metadata, ensure_ascii=False, allow_nan=False)})
         checker.check_model(model)
         return model

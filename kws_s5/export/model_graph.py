@@ -26,8 +26,12 @@ GELU = (2 * np.sqrt(2 / np.pi), 2 * np.sqrt(2 / np.pi) * 0.044715)  # of x, of x
 def state_of(constants: Constants, *, free_rate: bool) -> dict[str, tuple[str, list[int | str]]]:
     """Type and shape of every tensor of a stream's state."""
     c, M = constants, len(constants.decay)
-    state = {"position": ("int64", []), "recent": ("float32", ["N", 2]), "modes": ("float32", ["N", M, 2 * c.n_poles]),
-             "power": ("float32", ["N", M])}
+    state = {
+        "position": ("int64", []),
+        "recent": ("float32", ["N", 2]),
+        "modes": ("float32", ["N", M, 2 * c.n_poles]),
+        "power": ("float32", ["N", M]),
+    }
     if free_rate:
         state["taps"] = ("float64", [6, M, 1])
     if c.layers:
@@ -39,12 +43,15 @@ def state_of(constants: Constants, *, free_rate: bool) -> dict[str, tuple[str, l
 
 def zero_state(constants: Constants, N: int, *, free_rate: bool) -> dict[str, np.ndarray]:
     """The state of N new streams."""
-    return {name: np.zeros([N if size == "N" else size for size in shape], dtype)
-            for name, (dtype, shape) in state_of(constants, free_rate=free_rate).items()}
+    return {
+        name: np.zeros([N if size == "N" else size for size in shape], dtype)
+        for name, (dtype, shape) in state_of(constants, free_rate=free_rate).items()
+    }
 
 
-def step_graph(constants: Constants, *, rate: float | None = None, weights: Kind = "float32",
-               metadata: dict[str, Any]) -> ModelProto:
+def step_graph(
+    constants: Constants, *, rate: float | None = None, weights: Kind = "float32", metadata: dict[str, Any]
+) -> ModelProto:
     """The streaming step. ``rate`` in Hz fixes it; None: it becomes an input."""
     c, K = constants, len(constants.decoder[1])
     body = _Body(c, weights)
@@ -78,8 +85,9 @@ def step_graph(constants: Constants, *, rate: float | None = None, weights: Kind
     return body.model("kws_s5 step", metadata)
 
 
-def clip_graph(constants: Constants, *, rate: float | None = None, weights: Kind = "float32",
-               metadata: dict[str, Any]) -> ModelProto:
+def clip_graph(
+    constants: Constants, *, rate: float | None = None, weights: Kind = "float32", metadata: dict[str, Any]
+) -> ModelProto:
     """Whole clips. ``rate`` as in ``step_graph``."""
     c, M, K = constants, len(constants.decay), len(constants.decoder[1])
     body = _Body(c, weights)

@@ -54,9 +54,15 @@ def write_page(bundle: Bundle, folder: str | Path, *, weights: str = "float32", 
 
 
 def _model(c: Constants, bundle: Bundle, weights: str) -> dict[str, Any]:
-    sizes = {"M": len(c.decay), "nPoles": c.n_poles, "H": len(c.encoder[1]), "K": len(bundle.labels),
-             "P": len(c.layers[0].Lambda_bar) if c.layers else 0, "nLayers": len(c.layers),
-             "W": 1 if c.pooling == "last" else c.window}
+    sizes = {
+        "M": len(c.decay),
+        "nPoles": c.n_poles,
+        "H": len(c.encoder[1]),
+        "K": len(bundle.labels),
+        "P": len(c.layers[0].Lambda_bar) if c.layers else 0,
+        "nLayers": len(c.layers),
+        "W": 1 if c.pooling == "last" else c.window,
+    }
     tensors, centred = {}, []
 
     def norm(name: str, value: Norm) -> None:
@@ -87,10 +93,19 @@ def _model(c: Constants, bundle: Bundle, weights: str) -> dict[str, Any]:
         norm(f"{name}.norm", layer.norm)
         if layer.ssm_norm is not None:
             norm(f"{name}.ssm_norm", layer.ssm_norm)
-    return {"labels": list(bundle.labels), "thresholds": bundle.thresholds, "rate": bundle.rate,
-            "frameRate": c.frame_rate, "floor": c.floor, "prenorm": c.prenorm, "activation": c.activation,
-            "sizes": sizes, "centred": centred, "tensors": tensors,
-            "banks": {str(rate): _bank(c, rate) for rate in RATES if rate >= c.lowest}}
+    return {
+        "labels": list(bundle.labels),
+        "thresholds": bundle.thresholds,
+        "rate": bundle.rate,
+        "frameRate": c.frame_rate,
+        "floor": c.floor,
+        "prenorm": c.prenorm,
+        "activation": c.activation,
+        "sizes": sizes,
+        "centred": centred,
+        "tensors": tensors,
+        "banks": {str(rate): _bank(c, rate) for rate in RATES if rate >= c.lowest},
+    }
 
 
 def _bank(c: Constants, rate: float) -> dict[str, str]:

@@ -33,15 +33,27 @@ ALL = "*"
 
 def plain(event: Event) -> dict[str, Any]:
     """An event as JSON values."""
-    return {"word": event.label, "start": round(event.start, 3), "end": round(event.end, 3),
-            "score": round(event.score, 4), "decided": round(event.time, 3)}
+    return {
+        "word": event.label,
+        "start": round(event.start, 3),
+        "end": round(event.end, 3),
+        "score": round(event.score, 4),
+        "decided": round(event.time, 3),
+    }
 
 
 class Actions:
     """Runs what was asked for, event by event."""
 
-    def __init__(self, *, commands: Sequence[str] = (), webhook: str = "", mqtt: str = "", debounce: float = 1.0,
-                 words: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        commands: Sequence[str] = (),
+        webhook: str = "",
+        mqtt: str = "",
+        debounce: float = 1.0,
+        words: Sequence[str] = (),
+    ) -> None:
         """Gets ready; connects to the broker. Raises UserError for what cannot work.
 
         Args:
@@ -96,7 +108,7 @@ class Actions:
 
 
 def _command(text: str, words: Sequence[str]) -> tuple[str, list[str]]:
-    """"word=command arguments" -> the word and its arguments."""
+    """ "word=command arguments" -> the word and its arguments."""
     word, equals, command = text.partition("=")
     try:
         arguments = shlex.split(command)

@@ -49,8 +49,15 @@ class _Candidate:
 class EventFinder:
     """One stream's events. Cost grows with the time in which words are heard; silence is passed over."""
 
-    def __init__(self, words: Sequence[str], thresholds: Sequence[float], frame_rate: float, config: SpotterConfig, *,
-                 stream: int = 0) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        thresholds: Sequence[float],
+        frame_rate: float,
+        config: SpotterConfig,
+        *,
+        stream: int = 0,
+    ) -> None:
         """words and thresholds: K each, in the order of the scores' columns. frame_rate: Hz."""
         self.words, self.config, self.stream = tuple(words), config, stream
         self.threshold = np.array(thresholds, dtype=np.float64)  # (K,)
@@ -97,11 +104,16 @@ class EventFinder:
     def state(self) -> dict[str, np.ndarray]:
         """Everything remembered, as arrays of constant size."""
         past = np.full((self._window - 1, len(self.words)), np.nan)  # rows of nan: not heard yet
-        past[len(past) - len(self._past):] = self._past
+        past[len(past) - len(self._past) :] = self._past
         c = self._candidate
         candidate = np.array([np.nan] * 4 if c is None else [c.word, c.opened, c.best, c.at])
-        return {"past": past, "free": self._free.astype(np.float64), "last": self._last.copy(), "low": self._low.copy(),
-                "candidate": candidate}
+        return {
+            "past": past,
+            "free": self._free.astype(np.float64),
+            "last": self._last.copy(),
+            "low": self._low.copy(),
+            "candidate": candidate,
+        }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Goes on from ``state``."""
@@ -158,5 +170,5 @@ class EventFinder:
         for i in range(1, self._window):
             total += joined[i : i + f]
         seen = np.minimum(len(self._past) + np.arange(1, f + 1), self._window)
-        self._past = joined[len(joined) - min(n, len(self._past) + f):]
+        self._past = joined[len(joined) - min(n, len(self._past) + f) :]
         return total / seen[:, None]

@@ -36,11 +36,23 @@ def may_replace(path: Path, format: Format) -> bool:
 
 def as_dict(result: FileResult) -> dict[str, Any]:
     """One recording as plain JSON values."""
-    found = [{"word": e.label, "start": round(e.start, 3), "end": round(e.end, 3), "score": round(e.score, 4),
-              "decided": round(e.time, 3)} for e in result.events]
+    found = [
+        {
+            "word": e.label,
+            "start": round(e.start, 3),
+            "end": round(e.end, 3),
+            "score": round(e.score, 4),
+            "decided": round(e.time, 3),
+        }
+        for e in result.events
+    ]
     entry = {"file": result.file, "rate": result.rate, "seconds": round(result.seconds, 3), "events": found}
-    return entry | ({"hits": list(result.hits)} if result.hits else {}) | (
-        {"error": result.error} if result.error else {}) | ({"notes": list(result.notes)} if result.notes else {})
+    return (
+        entry
+        | ({"hits": list(result.hits)} if result.hits else {})
+        | ({"error": result.error} if result.error else {})
+        | ({"notes": list(result.notes)} if result.notes else {})
+    )
 
 
 def clock(seconds: float) -> str:
@@ -53,8 +65,11 @@ def clock(seconds: float) -> str:
 def _table(results: Sequence[FileResult], header: bool) -> str:
     lines = ["      start         end  score  word" + ("            file" if header else "")] if header else []
     for result in results:
-        lines += [f"{clock(e.start):>11} {clock(e.end):>11}  {e.score:.3f}  {printable(e.label):<14}  "
-                  f"{printable(result.file)}".rstrip() for e in result.events]
+        lines += [
+            f"{clock(e.start):>11} {clock(e.end):>11}  {e.score:.3f}  {printable(e.label):<14}  "
+            f"{printable(result.file)}".rstrip()
+            for e in result.events
+        ]
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -77,8 +92,9 @@ def _csv(results: Sequence[FileResult], header: bool) -> str:
 
 def _audacity(results: Sequence[FileResult], header: bool) -> str:
     """Audacity's label track: start, end and text between tabs."""
-    return "".join(f"{e.start:.6f}\t{e.end:.6f}\t{printable(e.label)} {e.score:.2f}\n"
-                   for r in results for e in r.events)
+    return "".join(
+        f"{e.start:.6f}\t{e.end:.6f}\t{printable(e.label)} {e.score:.2f}\n" for r in results for e in r.events
+    )
 
 
 def _srt(results: Sequence[FileResult], header: bool) -> str:

@@ -17,8 +17,16 @@ CLIPPED = 0.999
 WIDTH = 20  # characters of the level meter
 
 
-def listen(blocks: Iterable[np.ndarray], rate: float, spotter: KeywordSpotter, *, as_json: bool = False,
-           seconds: float = 0.0, out: TextIO | None = None, act: Callable[[Event], None] | None = None) -> int:
+def listen(
+    blocks: Iterable[np.ndarray],
+    rate: float,
+    spotter: KeywordSpotter,
+    *,
+    as_json: bool = False,
+    seconds: float = 0.0,
+    out: TextIO | None = None,
+    act: Callable[[Event], None] | None = None,
+) -> int:
     """Prints every event as it is decided; returns how many there were.
 
     Args:
@@ -59,8 +67,9 @@ def level_db(block: np.ndarray) -> float:
     return max(QUIETEST, 10.0 * np.log10(power)) if power else QUIETEST
 
 
-def _print(events: Iterable[Event], out: TextIO, as_json: bool, meter: bool,
-           act: Callable[[Event], None] | None) -> int:
+def _print(
+    events: Iterable[Event], out: TextIO, as_json: bool, meter: bool, act: Callable[[Event], None] | None
+) -> int:
     n = 0
     for event in events:
         if act:

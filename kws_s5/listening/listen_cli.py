@@ -1,10 +1,10 @@
 """kws-listen: the microphone, or a pipe, in the terminal, at the sound's own rate.
 
-    kws-listen                              the default microphone
-    kws-listen --list                       which devices there are
-    kws-listen --device usb --json          a line of JSON for every word, for other programs
-    kws-listen --on 'yes=notify-send yes'   a command for a word
-    ffmpeg -i URL -f wav - | kws-listen -   any sound that another program can read
+kws-listen                              the default microphone
+kws-listen --list                       which devices there are
+kws-listen --device usb --json          a line of JSON for every word, for other programs
+kws-listen --on 'yes=notify-send yes'   a command for a word
+ffmpeg -i URL -f wav - | kws-listen -   any sound that another program can read
 """
 
 import sys
@@ -75,8 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Arguments) -> None:
     if arguments.source not in ("", "-"):
-        raise UserError(f"{arguments.source!r}: kws-listen hears the microphone, or standard input (-); "
-                        "kws-scan searches recordings")
+        raise UserError(
+            f"{arguments.source!r}: kws-listen hears the microphone, or standard input (-); "
+            "kws-scan searches recordings"
+        )
     require(arguments.debounce >= 0, "--debounce", arguments.debounce, "0 seconds or more")
     if arguments.list:
         from kws_s5.listening.microphone import devices
@@ -102,13 +104,26 @@ def _listen(arguments: Arguments, name: str, rate: float, n_channels: int, block
     from kws_s5.listening.listen import listen
     from kws_s5.listening.spotter import KeywordSpotter
 
-    spotter = KeywordSpotter(arguments.model or default_model(), rate, channel_axis=1,
-                             keywords=split_words(arguments.keywords), thresholds=arguments.threshold)
-    actions = Actions(commands=arguments.on, webhook=arguments.webhook, mqtt=arguments.mqtt,
-                      debounce=arguments.debounce, words=spotter.keywords)
+    spotter = KeywordSpotter(
+        arguments.model or default_model(),
+        rate,
+        channel_axis=1,
+        keywords=split_words(arguments.keywords),
+        thresholds=arguments.threshold,
+    )
+    actions = Actions(
+        commands=arguments.on,
+        webhook=arguments.webhook,
+        mqtt=arguments.mqtt,
+        debounce=arguments.debounce,
+        words=spotter.keywords,
+    )
     channels = "mono" if n_channels == 1 else f"{n_channels} channels"
-    print(f"{name}: {rate:g} Hz, {channels}. Model trained at {spotter.bundle.rate:g} Hz: time step x "
-          f"{spotter.bundle.rate / rate:.4g}. Listening for {', '.join(spotter.keywords)}.", file=sys.stderr)
+    print(
+        f"{name}: {rate:g} Hz, {channels}. Model trained at {spotter.bundle.rate:g} Hz: time step x "
+        f"{spotter.bundle.rate / rate:.4g}. Listening for {', '.join(spotter.keywords)}.",
+        file=sys.stderr,
+    )
     if spotter.remark:
         print(f"note: {spotter.remark}", file=sys.stderr)
     try:

@@ -88,11 +88,16 @@ def operating_table(matching: Matching, seconds: float, *, thresholds: Sequence[
     for threshold in thresholds:
         n_hits = len(hits) - int(np.searchsorted(hits, threshold, side="left"))
         n_false = len(false_alarms) - int(np.searchsorted(false_alarms, threshold, side="left"))
-        rows.append({
-            "threshold": float(threshold), "hits": n_hits, "misses": n - n_hits,
-            "miss_rate": (n - n_hits) / n if n else None,
-            "false_alarms": n_false, "false_alarms_per_hour": n_false * 3600.0 / seconds,
-        })
+        rows.append(
+            {
+                "threshold": float(threshold),
+                "hits": n_hits,
+                "misses": n - n_hits,
+                "miss_rate": (n - n_hits) / n if n else None,
+                "false_alarms": n_false,
+                "false_alarms_per_hour": n_false * 3600.0 / seconds,
+            }
+        )
     return rows
 
 
@@ -130,5 +135,9 @@ def match_by_label(
 ) -> dict[str, Matching]:
     """``match`` for each label alone: words have no say in each other's hits, so ``pool`` of these equals ``match``."""
     labels = sorted({d.label for d in detections} | {o.label for o in truth})
-    return {label: match([d for d in detections if d.label == label], [o for o in truth if o.label == label],
-                         tolerance=tolerance) for label in labels}
+    return {
+        label: match(
+            [d for d in detections if d.label == label], [o for o in truth if o.label == label], tolerance=tolerance
+        )
+        for label in labels
+    }

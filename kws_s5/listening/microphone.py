@@ -32,9 +32,17 @@ def devices() -> list[dict[str, Any]]:
     """Input devices: number, name, rate (Hz), channels, default (bool). Raises UserError without sound support."""
     sounddevice = _sounddevice()
     default = sounddevice.default.device[0]
-    return [{"number": i, "name": d["name"], "rate": d["default_samplerate"], "channels": d["max_input_channels"],
-             "default": i == default}
-            for i, d in enumerate(sounddevice.query_devices()) if d["max_input_channels"] > 0]
+    return [
+        {
+            "number": i,
+            "name": d["name"],
+            "rate": d["default_samplerate"],
+            "channels": d["max_input_channels"],
+            "default": i == default,
+        }
+        for i, d in enumerate(sounddevice.query_devices())
+        if d["max_input_channels"] > 0
+    ]
 
 
 @contextmanager
@@ -43,8 +51,10 @@ def microphone(device: str | int | None = None) -> Iterator[Microphone]:
     sounddevice = _sounddevice()
     found = devices()
     if not found:
-        raise UserError("no microphone found: plug one in or allow access to it (in a container or over ssh there is "
-                        "none); recordings can be searched with kws-scan")
+        raise UserError(
+            "no microphone found: plug one in or allow access to it (in a container or over ssh there is "
+            "none); recordings can be searched with kws-scan"
+        )
     try:
         info = sounddevice.query_devices(device, "input")
     except (ValueError, sounddevice.PortAudioError) as error:
@@ -60,8 +70,14 @@ def microphone(device: str | int | None = None) -> Iterator[Microphone]:
             lost.append(frames)
 
     def start(channels: int) -> Any:
-        stream = sounddevice.InputStream(samplerate=rate, blocksize=round(BLOCK * rate), device=device,
-                                         channels=channels, dtype="float32", callback=take)
+        stream = sounddevice.InputStream(
+            samplerate=rate,
+            blocksize=round(BLOCK * rate),
+            device=device,
+            channels=channels,
+            dtype="float32",
+            callback=take,
+        )
         stream.start()
         return stream
 
@@ -75,8 +91,10 @@ def microphone(device: str | int | None = None) -> Iterator[Microphone]:
             channels = info["max_input_channels"]  # arrays of microphones open with all their channels only
             stream = start(channels)
     except sounddevice.PortAudioError as error:
-        raise UserError(f"{info['name']}: cannot be opened at its own {rate:g} Hz ({_one_line(error)}); is another "
-                        "program using it? kws-listen --list shows the devices") from None
+        raise UserError(
+            f"{info['name']}: cannot be opened at its own {rate:g} Hz ({_one_line(error)}); is another "
+            "program using it? kws-listen --list shows the devices"
+        ) from None
     try:
         yield Microphone(info["name"], rate, channels if channels <= 2 else 1, _blocks(blocks, lost))
     finally:
@@ -91,8 +109,10 @@ def _blocks(blocks: "queue.Queue[np.ndarray]", lost: list[int]) -> Iterator[np.n
         except queue.Empty:
             raise UserError("the microphone gives no sound any more: was it unplugged?") from None
         if lost:
-            raise UserError("the model is slower than the microphone and sound was lost: use a smaller model, or one "
-                            "that is not bidirectional")
+            raise UserError(
+                "the model is slower than the microphone and sound was lost: use a smaller model, or one "
+                "that is not bidirectional"
+            )
 
 
 def _sounddevice() -> Any:
@@ -101,8 +121,10 @@ def _sounddevice() -> Any:
     except ImportError:
         raise UserError("kws-listen needs sounddevice: pip install 'kws-s5[listen]'") from None
     except OSError as error:  # the package is there, the C library is not
-        raise UserError(f"sound support is missing ({_one_line(error)}): install PortAudio, for example "
-                        "apt install libportaudio2, or brew install portaudio") from None
+        raise UserError(
+            f"sound support is missing ({_one_line(error)}): install PortAudio, for example "
+            "apt install libportaudio2, or brew install portaudio"
+        ) from None
     return sounddevice
 
 

@@ -38,8 +38,10 @@ class OnnxModel:
         self.session = opened(self.path)
         self.description = description_of(self.session, self.path)
         if self.description.kind != "step":
-            raise UserError(f"{shown(self.path)}: holds the {self.description.kind} graph, which hears whole clips; "
-                            "streams need the step graph that kws-export writes beside it")
+            raise UserError(
+                f"{shown(self.path)}: holds the {self.description.kind} graph, which hears whole clips; "
+                "streams need the step graph that kws-export writes beside it"
+            )
         problem = misfit(self.session)
         if problem:
             raise UserError(f"{shown(self.path)}: no step graph that kws-export wrote ({problem})")
@@ -66,8 +68,10 @@ class OnnxModel:
         """What runs a stream at ``rate`` Hz (session.py). Raises UserError for rates that the model refuses."""
         d = self.description
         if d.fixed_rate and rate != d.fixed_rate:
-            raise UserError(f"sound at {rate:g} Hz: {shown(self.path)} was exported for {d.fixed_rate:g} Hz; export it "
-                            "without --rate, or for this rate")
+            raise UserError(
+                f"sound at {rate:g} Hz: {shown(self.path)} was exported for {d.fixed_rate:g} Hz; export it "
+                "without --rate, or for this rate"
+            )
         if rate < d.lowest:
             raise UserError(f"sound at {rate:g} Hz: this model needs at least {d.lowest:g} Hz")
         return OnnxEngine(self, rate, n_streams)
@@ -90,8 +94,12 @@ class OnnxEngine:
 
     def initial_state(self) -> State:
         """Silence."""
-        return {name: np.zeros([size if isinstance(size, int) else self._n_streams for size in value.shape],
-                               TYPES[value.type]) for name, value in self._states.items()}
+        return {
+            name: np.zeros(
+                [size if isinstance(size, int) else self._n_streams for size in value.shape], TYPES[value.type]
+            )
+            for name, value in self._states.items()
+        }
 
     def run(self, x: np.ndarray, state: State, start: int) -> tuple[np.ndarray, State]:
         """The next samples x (N, l), l >= 1 -> logits (N, f, K) and the next state."""
@@ -119,8 +127,9 @@ class OnnxEngine:
             raise self._foreign("logits that are no numbers")
 
     def _foreign(self, problem: str) -> UserError:
-        return UserError(f"{shown(self._model.path)}: does not run as a model of kws-export does ({problem}); "
-                         "export it again")
+        return UserError(
+            f"{shown(self._model.path)}: does not run as a model of kws-export does ({problem}); export it again"
+        )
 
 
 def opened(path: Path) -> Any:

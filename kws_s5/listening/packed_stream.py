@@ -98,14 +98,26 @@ class PackedStream:
 def _job(packed: PackedModel, state: State) -> np.ndarray:
     """What stays in the kernel's job from call to call."""
     job = dict.fromkeys(range(kernel.TABLE), 0)
-    job |= {kernel.MODES: packed.M, kernel.FEATURES: packed.H, kernel.STATES: packed.width, kernel.OUTPUTS: packed.K,
-            kernel.LAYERS: packed.n_layers, kernel.WIDEST: packed.widest, kernel.LEVEL: packed.address("level"),
-            kernel.ENCODER: packed.address("encoder"), kernel.ENCODER_BIAS: packed.address("encoder_bias"),
-            kernel.DECODER: packed.address("decoder"), kernel.NO_BIAS: packed.address("nothing"),
-            kernel.BIAS: packed.address("bias")}
+    job |= {
+        kernel.MODES: packed.M,
+        kernel.FEATURES: packed.H,
+        kernel.STATES: packed.width,
+        kernel.OUTPUTS: packed.K,
+        kernel.LAYERS: packed.n_layers,
+        kernel.WIDEST: packed.widest,
+        kernel.LEVEL: packed.address("level"),
+        kernel.ENCODER: packed.address("encoder"),
+        kernel.ENCODER_BIAS: packed.address("encoder_bias"),
+        kernel.DECODER: packed.address("decoder"),
+        kernel.NO_BIAS: packed.address("nothing"),
+        kernel.BIAS: packed.address("bias"),
+    }
     if "head.votes" in state:
-        job |= {kernel.WINDOW: state["head.votes"].shape[1], kernel.VOTES: state["head.votes"].data_ptr(),
-                kernel.SUMS: state["head.sums"].data_ptr()}
+        job |= {
+            kernel.WINDOW: state["head.votes"].shape[1],
+            kernel.VOTES: state["head.votes"].data_ptr(),
+            kernel.SUMS: state["head.sums"].data_ptr(),
+        }
     layers = packed.table([state[f"layers.{i}"] for i in range(packed.n_layers)])
     return np.array([*job.values(), *layers], np.int64)
 

@@ -25,8 +25,12 @@ from kws_s5.model.sequence import SequenceModel
 from kws_s5.ops.common.row_products import LANES, padded, panels
 from kws_s5.ops.stream import kernel
 
-KINDS = {"gelu": kernel.UNGATED, "half_glu1": kernel.GATED_GELU, "half_glu2": kernel.GATED_SSM,
-         "full_glu": kernel.GATED_PRODUCT}
+KINDS = {
+    "gelu": kernel.UNGATED,
+    "half_glu1": kernel.GATED_GELU,
+    "half_glu2": kernel.GATED_SSM,
+    "full_glu": kernel.GATED_PRODUCT,
+}
 PER_LAYER = ("Lambda", "B", "B_bias", "C", "C_bias", "D", "gate", "gate_bias", "value", "value_bias", "gain", "shift")
 
 
@@ -87,9 +91,17 @@ class PackedModel:
 def can_pack(model: SequenceModel) -> bool:
     """Layers around diagonal systems with batch norm, and frame decisions, float32 on the CPU."""
     plain = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
-    return plain and isinstance(model.head, ClassHead) and all(
-        isinstance(layer.norm, BatchNorm) and layer.activation in KINDS and layer.norm_place != "between"
-        and layer.seq.diagonal_system() is not None for layer in model.layers)
+    return (
+        plain
+        and isinstance(model.head, ClassHead)
+        and all(
+            isinstance(layer.norm, BatchNorm)
+            and layer.activation in KINDS
+            and layer.norm_place != "between"
+            and layer.seq.diagonal_system() is not None
+            for layer in model.layers
+        )
+    )
 
 
 def pack(model: SequenceModel, step_rescale: float, rate: Tensor | None = None) -> PackedModel:
@@ -111,10 +123,14 @@ def _front(front: Bank, rate: Tensor) -> dict[str, np.ndarray]:
     """Log power (M) -> norm -> dense layer."""
     gain, shift = _affine(front.norm)
     present = is_present(front.modes()[1], rate)[0] if front.absent == "mean" else torch.ones_like(gain) > 0
-    level = torch.cat([torch.tensor([front.floor]), torch.where(present, gain, 0.0),
-                       torch.where(present, shift, front.norm.bias)])
-    return {"level": level.numpy(), "encoder": panels(front.encoder.weight.numpy()),
-            "encoder_bias": _vector(front.encoder.bias)}
+    level = torch.cat(
+        [torch.tensor([front.floor]), torch.where(present, gain, 0.0), torch.where(present, shift, front.norm.bias)]
+    )
+    return {
+        "level": level.numpy(),
+        "encoder": panels(front.encoder.weight.numpy()),
+        "encoder_bias": _vector(front.encoder.bias),
+    }
 
 
 def _layer(layer: S5Layer, step_rescale: float) -> dict[str, np.ndarray]:
@@ -128,8 +144,14 @@ def _layer(layer: S5Layer, step_rescale: float) -> dict[str, np.ndarray]:
     if layer.ssm_norm is not None:
         behind, offset = _affine(layer.ssm_norm)
         C, D, C_bias = behind[:, None] * C, behind * D, behind * C_bias + offset
-    parts = {"Lambda": Lambda_bar.float().numpy(), "B": panels((B_bar * g).float().numpy()),
-             "B_bias": _vector(B_bar @ s.double()), "C": panels(C.numpy()), "C_bias": _vector(C_bias), "D": _vector(D)}
+    parts = {
+        "Lambda": Lambda_bar.float().numpy(),
+        "B": panels((B_bar * g).float().numpy()),
+        "B_bias": _vector(B_bar @ s.double()),
+        "C": panels(C.numpy()),
+        "C_bias": _vector(C_bias),
+        "D": _vector(D),
+    }
     for name, dense in (("gate", "out2"), ("value", "out1")):
         if hasattr(layer, dense):
             dense = getattr(layer, dense)

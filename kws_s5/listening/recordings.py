@@ -41,8 +41,10 @@ def recordings(given: Sequence[Path]) -> Recordings:
         inside = _inside(path, here)
         if not inside:
             kinds = _in_words(here)
-            raise UserError(f"{shown(path)}: holds no recordings" + (
-                f" that can be read, but {kinds}; {_mend(here)}" if kinds else ""))
+            raise UserError(
+                f"{shown(path)}: holds no recordings"
+                + (f" that can be read, but {kinds}; {_mend(here)}" if kinds else "")
+            )
         files += inside
         others += here
     if not files:

@@ -58,8 +58,9 @@ class FileResult:
     notes: tuple[str, ...] = ()  # on the recording: its level, its channels, its header
 
 
-def scan(files: Sequence[str | Path], options: ScanOptions, *, processes: int = 0,
-         progress: Progress | None = None) -> Iterator[FileResult]:
+def scan(
+    files: Sequence[str | Path], options: ScanOptions, *, processes: int = 0, progress: Progress | None = None
+) -> Iterator[FileResult]:
     """Results file by file. Raises UserError before the first one for a model or words that cannot be used.
 
     Args:
@@ -84,12 +85,14 @@ def total_seconds(files: Sequence[str | Path]) -> float:
 
 def spotter_of(options: ScanOptions) -> KeywordSpotter:
     """The spotter the options ask for."""
-    return KeywordSpotter(open_model(options.model), keywords=options.keywords, thresholds=options.threshold,
-                          config=options.config)
+    return KeywordSpotter(
+        open_model(options.model), keywords=options.keywords, thresholds=options.threshold, config=options.config
+    )
 
 
-def scan_file(file: str | Path, spotter: KeywordSpotter, options: ScanOptions, *, name: str = "",
-              progress: Progress | None = None) -> FileResult:
+def scan_file(
+    file: str | Path, spotter: KeywordSpotter, options: ScanOptions, *, name: str = "", progress: Progress | None = None
+) -> FileResult:
     """One file from start to end. A UserError about it becomes ``error``; the events found before it are kept.
 
     ``name``: of saved hits; empty: the file's.
@@ -120,8 +123,9 @@ def scan_file(file: str | Path, spotter: KeywordSpotter, options: ScanOptions, *
     hits = saver.finish(found) if saver else ()
     if meter.note():
         notes.append(f"{shown(file)}: {meter.note()}")
-    return FileResult(shown(file), tuple(events), seconds, rate, error, spotter.remark, tuple(map(str, hits)),
-                      tuple(notes))
+    return FileResult(
+        shown(file), tuple(events), seconds, rate, error, spotter.remark, tuple(map(str, hits)), tuple(notes)
+    )
 
 
 def different_names(files: Sequence[str | Path]) -> list[str]:
@@ -160,8 +164,9 @@ def _shifted(progress: Progress | None, before: float) -> Progress | None:
     return None if progress is None else lambda seconds: progress(before + seconds)
 
 
-def _in_processes(files: Sequence[str | Path], options: ScanOptions, n: int,
-                  progress: Progress | None) -> Iterator[FileResult]:
+def _in_processes(
+    files: Sequence[str | Path], options: ScanOptions, n: int, progress: Progress | None
+) -> Iterator[FileResult]:
     heard = [0.0] * len(files)  # seconds
 
     def note(i: int, seconds: float) -> None:

@@ -1,8 +1,8 @@
 """kws-scan FILES...: where a model's words are in recordings of any length, format and rate.
 
-    kws-scan meeting.mp3                                    a table: start, end, score, word
-    kws-scan calls/ --keywords yes no --format csv          every recording of a folder
-    kws-scan show.flac --format audacity --out labels.txt   a label track
+kws-scan meeting.mp3                                    a table: start, end, score, word
+kws-scan calls/ --keywords yes no --format csv          every recording of a folder
+kws-scan show.flac --format audacity --out labels.txt   a label track
 """
 
 import os
@@ -80,8 +80,9 @@ def _run(arguments: Arguments) -> int:
     if given.left_out:
         print(f"warning: {given.left_out}", file=sys.stderr)
     model = model_for(arguments.model, arguments.runtime)
-    options = ScanOptions(model, split_words(arguments.keywords), arguments.threshold, hits=arguments.save_hits,
-                          margin=arguments.margin)
+    options = ScanOptions(
+        model, split_words(arguments.keywords), arguments.threshold, hits=arguments.save_hits, margin=arguments.margin
+    )
     streamed = not arguments.out and arguments.format != "json"
     results = []
     with _progress(arguments.quiet, total_seconds(files)) as progress:
@@ -175,8 +176,10 @@ def _prove_writable(option: str, folder: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise UserError(f"{option} {shown(folder)}: cannot be written ({error.strerror}); check the path, its "
-                        "permissions and the free space") from None
+        raise UserError(
+            f"{option} {shown(folder)}: cannot be written ({error.strerror}); check the path, its "
+            "permissions and the free space"
+        ) from None
 
 
 def _outputs(arguments: Arguments, files: Sequence[Path]) -> list[Path]:

@@ -1,8 +1,8 @@
 """kws-serve: a wake-word service for Home Assistant and whatever else speaks the Wyoming protocol.
 
-    kws-serve                                            the shipped model at tcp://127.0.0.1:10400
-    kws-serve --model runs/spotter --uri tcp://0.0.0.0:10400      your own words, for the whole network
-    kws-serve --uri unix:///run/kws.sock
+kws-serve                                            the shipped model at tcp://127.0.0.1:10400
+kws-serve --model runs/spotter --uri tcp://0.0.0.0:10400      your own words, for the whole network
+kws-serve --uri unix:///run/kws.sock
 """
 
 import asyncio
@@ -71,11 +71,16 @@ def _run(arguments: Arguments) -> None:
     from kws_s5.listening.scan_cli import default_model
     from kws_s5.listening.spotter import KeywordSpotter, open_model
 
-    logging.basicConfig(level=logging.INFO if arguments.verbose else logging.WARNING, format="%(message)s",
-                        stream=sys.stderr)
+    logging.basicConfig(
+        level=logging.INFO if arguments.verbose else logging.WARNING, format="%(message)s", stream=sys.stderr
+    )
     for name, least in (("max_clients", 1), ("threads", 1), ("health", 0)):
-        require(getattr(arguments, name) >= least, f"--{name.replace('_', '-')}", getattr(arguments, name),
-                f"{least} or more")
+        require(
+            getattr(arguments, name) >= least,
+            f"--{name.replace('_', '-')}",
+            getattr(arguments, name),
+            f"{least} or more",
+        )
     _check(arguments)
     sources = [path for source in arguments.model or (default_model(),) for path in _models(source)]
     models = names_of(sources, [open_model(source) for source in sources])
@@ -83,8 +88,9 @@ def _run(arguments: Arguments) -> None:
     for bundle in models.values():  # compiles the kernels, and refuses what cannot listen, before the first client
         KeywordSpotter(bundle, 16000.0, thresholds=arguments.threshold, config=config)
     with ThreadPoolExecutor(arguments.threads, thread_name_prefix="kws-serve") as executor:
-        service = Service(models, executor, threshold=arguments.threshold, config=config,
-                          max_clients=arguments.max_clients)
+        service = Service(
+            models, executor, threshold=arguments.threshold, config=config, max_clients=arguments.max_clients
+        )
         asyncio.run(_serve(arguments, service))
 
 
@@ -97,8 +103,12 @@ async def _serve(arguments: Arguments, service) -> None:
     tasks = [asyncio.create_task(_health(service, arguments.health))] if arguments.health else []
     if arguments.zeroconf:
         await _announce(arguments)
-    print(f"kws-serve: {arguments.uri}, {len(service.words)} words of {len(service.models)} models: "
-          f"{', '.join(service.words)}", file=sys.stderr, flush=True)
+    print(
+        f"kws-serve: {arguments.uri}, {len(service.words)} words of {len(service.models)} models: "
+        f"{', '.join(service.words)}",
+        file=sys.stderr,
+        flush=True,
+    )
     try:
         await server.run(partial(Client, service))
     finally:
@@ -109,8 +119,12 @@ async def _serve(arguments: Arguments, service) -> None:
 async def _health(service, interval: float) -> None:
     while True:
         await asyncio.sleep(interval)
-        print(f"kws-serve: {service.clients} clients, {service.seconds / 3600:.2f} hours of sound, "
-              f"{service.detections} detections", file=sys.stderr, flush=True)
+        print(
+            f"kws-serve: {service.clients} clients, {service.seconds / 3600:.2f} hours of sound, "
+            f"{service.detections} detections",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 async def _announce(arguments: Arguments) -> None:
@@ -140,8 +154,11 @@ def _models(source: str) -> list[str]:
     """A model, or all model files of a folder that is no run."""
     folder = Path(source).expanduser()
     if folder.is_dir():
-        files = sorted(str(path) for path in folder.iterdir() if path.suffix in (".safetensors", ".onnx")
-                       and not path.stem.endswith("-clip"))
+        files = sorted(
+            str(path)
+            for path in folder.iterdir()
+            if path.suffix in (".safetensors", ".onnx") and not path.stem.endswith("-clip")
+        )
         if files and not (folder / "model.safetensors").exists():
             return files
     return [source]

@@ -45,8 +45,15 @@ class Frames:
 class StreamingSession:
     """N streams of one rate, in step with each other."""
 
-    def __init__(self, bundle: "Bundle | OnnxModel", rate: float, *, n_streams: int = 1, block: float = 0.0,
-                 channel_axis: int | None = None) -> None:
+    def __init__(
+        self,
+        bundle: "Bundle | OnnxModel",
+        rate: float,
+        *,
+        n_streams: int = 1,
+        block: float = 0.0,
+        channel_axis: int | None = None,
+    ) -> None:
         """Opens a session for the weights as they are now.
 
         Args:
@@ -98,8 +105,10 @@ class StreamingSession:
                 gives no numbers.
         """
         if rate is not None and rate != self.rate:
-            raise UserError(f"this session listens at {self.rate:g} Hz, but the chunk has {rate:g} Hz: "
-                            "reset(rate) starts a new stream at another rate")
+            raise UserError(
+                f"this session listens at {self.rate:g} Hz, but the chunk has {rate:g} Hz: "
+                "reset(rate) starts a new stream at another rate"
+            )
         x = self._waveforms(samples)
         self._pending.append(x)
         self._position += x.shape[1]
@@ -188,8 +197,10 @@ class StreamingSession:
             raise UserError(f"chunk: {len(samples)} pieces for {self.n_streams} streams")
         rows = [self._mono(row) for row in samples]
         if len({len(row) for row in rows}) > 1:
-            raise UserError("chunk: pieces of different lengths; streams of one session advance together "
-                            "(give each microphone a session of its own where they do not)")
+            raise UserError(
+                "chunk: pieces of different lengths; streams of one session advance together "
+                "(give each microphone a session of its own where they do not)"
+            )
         return np.stack(rows)
 
     def _mono(self, samples: Any) -> np.ndarray:
@@ -201,8 +212,10 @@ class StreamingSession:
             return np.zeros(0, np.float32)
         if self._axis is None:
             if max(shape) <= MAX_CHANNELS:
-                raise UserError(f"chunk: shape {shape} does not tell channels from samples; give channel_axis to the "
-                                "session (0: channels first, 1: samples first)")
+                raise UserError(
+                    f"chunk: shape {shape} does not tell channels from samples; give channel_axis to the "
+                    "session (0: channels first, 1: samples first)"
+                )
             self._axis = int(shape[1] <= shape[0])
         if self._channels not in (0, shape[self._axis]):
             raise UserError(f"chunk: {shape[self._axis]} channels, before it were {self._channels} (shape {shape})")
@@ -224,7 +237,7 @@ def _shapes(state: State) -> dict[str, tuple]:
 
 
 def _type(value: Any) -> str:
-    """"float32" for tensors and arrays of that type."""
+    """ "float32" for tensors and arrays of that type."""
     return str(value.dtype).removeprefix("torch.")
 
 

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from kws_s5.bundle import Bundle
     from kws_s5.listening.onnx_engine import OnnxModel
 
-NO_UNKNOWN = (f"this model has no class {UNKNOWN}: whatever is said, it takes for one of its words; train with "
-              f"the recipe spotter, or with --data.unknown and other words in a folder {UNKNOWN}")
+NO_UNKNOWN = (
+    f"this model has no class {UNKNOWN}: whatever is said, it takes for one of its words; train with "
+    f"the recipe spotter, or with --data.unknown and other words in a folder {UNKNOWN}"
+)
 BLOCK = 4.0  # seconds of a file at a time
 
 
@@ -54,8 +56,9 @@ def keywords_of(bundle: "Bundle | OnnxModel", chosen: Sequence[str] = ()) -> tup
     return tuple(word for word in known if word in chosen) if chosen else known
 
 
-def thresholds_of(bundle: "Bundle | OnnxModel", words: Sequence[str], given: float | Mapping[str, float] | None,
-                  config: SpotterConfig) -> list[float]:
+def thresholds_of(
+    bundle: "Bundle | OnnxModel", words: Sequence[str], given: float | Mapping[str, float] | None, config: SpotterConfig
+) -> list[float]:
     """A threshold for each word: ``given`` (one for all, or by word), else the model's own, else the config's.
 
     Raises UserError for words without a keyword and for numbers outside (0, 1].
@@ -77,10 +80,18 @@ def thresholds_of(bundle: "Bundle | OnnxModel", words: Sequence[str], given: flo
 class KeywordSpotter:
     """Finds a model's words in sound of any rate."""
 
-    def __init__(self, model: "Bundle | OnnxModel | str | Path", rate: float | None = None, *, n_streams: int = 1,
-                 keywords: Sequence[str] = (), thresholds: float | Mapping[str, float] | None = None,
-                 config: SpotterConfig = SpotterConfig(), block: float = 0.0,  # noqa: B008 - a frozen value
-                 channel_axis: int | None = None) -> None:
+    def __init__(
+        self,
+        model: "Bundle | OnnxModel | str | Path",
+        rate: float | None = None,
+        *,
+        n_streams: int = 1,
+        keywords: Sequence[str] = (),
+        thresholds: float | Mapping[str, float] | None = None,
+        config: SpotterConfig = SpotterConfig(),  # noqa: B008 - a frozen value
+        block: float = 0.0,
+        channel_axis: int | None = None,
+    ) -> None:
         """Gets ready to listen.
 
         Args:
@@ -161,16 +172,24 @@ class KeywordSpotter:
         with self._lock:
             if self._session is None:
                 raise UserError("state: nothing was heard yet")
-            own = {f"events.{n}.{name}": self._session.stored(value) for n, finder in enumerate(self._finders)
-                   for name, value in finder.state().items()}
+            own = {
+                f"events.{n}.{name}": self._session.stored(value)
+                for n, finder in enumerate(self._finders)
+                for name, value in finder.state().items()
+            }
             return self._session.state() | own
 
     def restore(self, state: State) -> None:
         """Goes on where ``state`` was taken; the rate comes with it. Raises UserError when it belongs to another."""
         with self._lock:
-            spotter = KeywordSpotter(self.bundle, float(state.get("rate", 0.0)), keywords=self.keywords,
-                                     thresholds=dict(zip(self.keywords, self.thresholds, strict=True)),
-                                     config=self.config, **self._options)
+            spotter = KeywordSpotter(
+                self.bundle,
+                float(state.get("rate", 0.0)),
+                keywords=self.keywords,
+                thresholds=dict(zip(self.keywords, self.thresholds, strict=True)),
+                config=self.config,
+                **self._options,
+            )
             session, finders = spotter._session, spotter._finders
             assert session
             session.restore({name: value for name, value in state.items() if not name.startswith("events.")})
@@ -188,8 +207,12 @@ class KeywordSpotter:
 
         Files are read in blocks: hours take no more memory than seconds. A stream that is being pushed is not touched.
         """
-        spotter = KeywordSpotter(self.bundle, keywords=self.keywords, config=self.config,
-                                 thresholds=dict(zip(self.keywords, self.thresholds, strict=True)))
+        spotter = KeywordSpotter(
+            self.bundle,
+            keywords=self.keywords,
+            config=self.config,
+            thresholds=dict(zip(self.keywords, self.thresholds, strict=True)),
+        )
         blocks = audio_blocks(source, BLOCK) if rate is None else [load_audio(source, rate)]
         for audio in blocks:
             yield from spotter.push(audio.waveform, audio.rate)
@@ -197,14 +220,17 @@ class KeywordSpotter:
 
     def _open(self, rate: float) -> StreamingSession:
         session = StreamingSession(self.bundle, rate, **self._options)
-        self._finders = [EventFinder(self.keywords, self.thresholds, session.frame_rate, self.config, stream=n)
-                         for n in range(self.n_streams)]
+        self._finders = [
+            EventFinder(self.keywords, self.thresholds, session.frame_rate, self.config, stream=n)
+            for n in range(self.n_streams)
+        ]
         return session
 
     def _events(self, frames: Frames) -> list[Event]:
         if not len(frames.times):
             return []
         scores = frames.posteriors[:, :, self._columns]  # (N, f, K)
-        events = [event for finder, own in zip(self._finders, scores, strict=True)
-                  for event in finder.push(own, frames.times)]
+        events = [
+            event for finder, own in zip(self._finders, scores, strict=True) for event in finder.push(own, frames.times)
+        ]
         return sorted(events, key=lambda event: (event.time, event.stream))

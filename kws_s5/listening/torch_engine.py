@@ -107,8 +107,10 @@ class SlidingEngine:
         self.seconds = getattr(bundle.config.data, "seconds", 0.0) or 1.0
         self.rescale, self.W, self.step = step_rescale(bundle.rate, rate), round(self.seconds * rate), HOP * rate
         self.device = next(bundle.model.parameters()).device
-        self.remark = (f"this model ({reason}) hears whole clips only: it looks at the last {self.seconds:g} s every "
-                       f"{1000 * HOP:g} ms, at about {self.seconds / HOP:.0f} times the work of a causal model")
+        self.remark = (
+            f"this model ({reason}) hears whole clips only: it looks at the last {self.seconds:g} s every "
+            f"{1000 * HOP:g} ms, at about {self.seconds / HOP:.0f} times the work of a causal model"
+        )
 
     def stored(self, value: np.ndarray, /) -> Tensor:
         return torch.from_numpy(value)

@@ -64,10 +64,26 @@ class Service:
     def info(self) -> Info:
         """The answer to ``describe``."""
         maker = Attribution("kws_s5", "")
-        models = [WakeModel(name=name, attribution=maker, installed=True, description=f"{word} ({model})", version=None,
-                            languages=[], phrase=word) for name, (model, word) in self.words.items()]
-        program = WakeProgram(name="kws_s5", attribution=maker, installed=True, version=__version__, models=models,
-                              description="Keyword spotting with S5 at any sample rate")
+        models = [
+            WakeModel(
+                name=name,
+                attribution=maker,
+                installed=True,
+                description=f"{word} ({model})",
+                version=None,
+                languages=[],
+                phrase=word,
+            )
+            for name, (model, word) in self.words.items()
+        ]
+        program = WakeProgram(
+            name="kws_s5",
+            attribution=maker,
+            installed=True,
+            version=__version__,
+            models=models,
+            description="Keyword spotting with S5 at any sample rate",
+        )
         return Info(wake=[program])
 
 
@@ -155,8 +171,14 @@ class Client(AsyncEventHandler):
         for model, bundle in self.service.models.items():
             names = {word: name for name, (m, word) in self.service.words.items() if m == model and name in self._names}
             if names:
-                spotter = KeywordSpotter(bundle, rate, keywords=tuple(names), thresholds=self.service.threshold,
-                                         config=self.service.config, channel_axis=1)
+                spotter = KeywordSpotter(
+                    bundle,
+                    rate,
+                    keywords=tuple(names),
+                    thresholds=self.service.threshold,
+                    config=self.service.config,
+                    channel_axis=1,
+                )
                 opened.append((spotter, names))
         return opened
 
@@ -220,7 +242,7 @@ def samples_of(event: Message) -> tuple[np.ndarray, float]:
         raise UserError(f"audio-chunk: {len(payload)} bytes are no whole number of samples of {width * channels} bytes")
     raw = np.frombuffer(payload, np.uint8).reshape(-1, width)
     wide = np.zeros((len(raw), 4), np.uint8)
-    wide[:, 4 - width:] = raw  # the upper bytes of 32 bits: every width has the same full scale
+    wide[:, 4 - width :] = raw  # the upper bytes of 32 bits: every width has the same full scale
     x = wide.view("<i4")[:, 0].astype(np.float32) / np.float32(1 << 31)
     return x.reshape(-1, channels), checked_rate(rate, "audio-chunk: rate")
 

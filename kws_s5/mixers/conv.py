@@ -37,8 +37,9 @@ class Conv(nn.Module):
             self.pointwise.weight.copy_(lecun_normal((H, H), H))
             self.pointwise.bias.zero_()
 
-    def forward(self, u: Tensor, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None,
-                lengths: Tensor | None = None) -> Tensor:
+    def forward(
+        self, u: Tensor, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None, lengths: Tensor | None = None
+    ) -> Tensor:
         return self._filtered(F.pad(u.transpose(1, 2), (self.T - 1, 0)))  # of (N, H, T - 1 + L)
 
     def initial_state(self, N: int) -> Tensor:

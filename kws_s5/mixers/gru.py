@@ -25,8 +25,9 @@ class GRU(nn.GRU):
     def __init__(self, H: int) -> None:
         super().__init__(H, H, batch_first=True)
 
-    def forward(self, u: Tensor, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None,
-                lengths: Tensor | None = None) -> Tensor:
+    def forward(
+        self, u: Tensor, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None, lengths: Tensor | None = None
+    ) -> Tensor:
         return super().forward(u)[0]
 
     def initial_state(self, N: int) -> Tensor:

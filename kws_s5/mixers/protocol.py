@@ -28,8 +28,9 @@ class MixerModule(Protocol):
     def whole_clips(self) -> str:
         """Why it needs whole clips, as what it is ("bidirectional"); empty: it can stream."""
 
-    def __call__(self, u: Tensor, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None,
-                 lengths: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, u: Tensor, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None, lengths: Tensor | None = None
+    ) -> Tensor:
         """Whole clips. What stands behind a clip's end changes nothing before it.
 
         Args:

@@ -63,8 +63,9 @@ class S4D(nn.Module):
     def parameter_roles(self) -> dict[str, Role]:
         return {"log_A_real": "pole", "A_imag": "pole", "log_step": "step", "C": "output", "D": "output"}
 
-    def forward(self, u: Tensor, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None,
-                lengths: Tensor | None = None) -> Tensor:
+    def forward(
+        self, u: Tensor, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None, lengths: Tensor | None = None
+    ) -> Tensor:
         """As the contract says: y = K * u + D u, the convolution by FFT."""
         L = u.shape[1]
         K = self.kernel(L, step_rescale)  # (H, L) or (N, H, L)

@@ -37,8 +37,9 @@ class FrontModule(Protocol):
     fixed_frame_rate: bool
     """True: frames always come at frame_rate; False: at frame_rate / step_rescale."""
 
-    def __call__(self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *,
-                 dt: Tensor | None = None) -> Features:
+    def __call__(
+        self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *, dt: Tensor | None = None
+    ) -> Features:
         """Whole clips: x (N, L, U) or tokens (N, L), lengths (N,) or None (all full), dt (N, L) or None."""
 
     def initial_state(self, N: int, step_rescale: float | Tensor = 1.0) -> State:

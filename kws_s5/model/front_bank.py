@@ -63,8 +63,9 @@ class Bank(nn.Module):
         self.encoder = dense(config.n_modes, H)
         self._known: tuple = ()  # coefficients of the last call without gradients, and what they were made from
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *,
-                dt: Tensor | None = None) -> Features:
+    def forward(
+        self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *, dt: Tensor | None = None
+    ) -> Features:
         """Whole clips.
 
         Args:
@@ -99,8 +100,14 @@ class Bank(nn.Module):
         rate = rate[:1]
         M, zeros = len(self.log_decay), torch.zeros(0, dtype=self.encoder.weight.dtype)
         a, c = self._coefficients(rate, zeros)
-        return {"a": a.detach(), "c": c.detach(), "rate": rate, "position": torch.zeros((), dtype=torch.int64),
-                "recent": zeros.new_zeros(N, TAPS - 1), "memory": zeros.new_zeros(N, (2 * self.n_poles + 1) * M)}
+        return {
+            "a": a.detach(),
+            "c": c.detach(),
+            "rate": rate,
+            "position": torch.zeros((), dtype=torch.int64),
+            "recent": zeros.new_zeros(N, TAPS - 1),
+            "memory": zeros.new_zeros(N, (2 * self.n_poles + 1) * M),
+        }
 
     @torch.no_grad()
     def stream(self, chunk: Tensor, state: State) -> tuple[Tensor, State]:
@@ -110,8 +117,9 @@ class Bank(nn.Module):
         end = position + u.shape[1]
         F = count_frames(end, float(step)) - count_frames(position, float(step))
         recent, memory = state["recent"].clone(), state["memory"].clone()
-        power = stream_power(u, state["a"], state["c"], step, recent=recent, memory=memory, position=position, F=F,
-                             n_poles=self.n_poles)
+        power = stream_power(
+            u, state["a"], state["c"], step, recent=recent, memory=memory, position=position, F=F, n_poles=self.n_poles
+        )
         following = {**state, "recent": recent, "memory": memory, "position": torch.tensor(end)}
         return self._encode(power.to(self.encoder.weight.device), None, rate), following
 

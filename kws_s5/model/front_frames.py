@@ -43,8 +43,9 @@ class FrameEncoder(nn.Module):
             lecun_normal_(conv.weight, conv.weight[0].numel())
             nn.init.zeros_(conv.bias)
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *,
-                dt: Tensor | None = None) -> Features:
+    def forward(
+        self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *, dt: Tensor | None = None
+    ) -> Features:
         """x (N, L, S * S), dt (N, L) or None -> Features of (N, L, H); dt is used up with append_dt, else passed on."""
         if self.append_dt:
             return Features(self._encode(x, dt), lengths, step_rescale)

@@ -35,8 +35,9 @@ class LinearEncoder(nn.Module):
         self.gain, self.frame_rate = gain, frame_rate
         self.encoder = dense(U, H)
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *,
-                dt: Tensor | None = None) -> Features:
+    def forward(
+        self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *, dt: Tensor | None = None
+    ) -> Features:
         """x (N, L, U) -> Features of (N, L, H); everything else is passed on."""
         return Features(self._encode(x), lengths, step_rescale, dt)
 
@@ -65,8 +66,9 @@ class TokenEncoder(nn.Module):
         self.bias = nn.Parameter(torch.zeros(H))
         lecun_normal_(self.weight, vocab_size)
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *,
-                dt: Tensor | None = None) -> Features:
+    def forward(
+        self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *, dt: Tensor | None = None
+    ) -> Features:
         """x (N, L) token ids in [0, vocab_size) -> Features of (N, L, H); everything else is passed on."""
         return Features(self._encode(x), lengths, step_rescale, dt)
 

@@ -40,20 +40,31 @@ class LogMel(nn.Module):
         self.rate, self.frame_rate, self.floor = rate, config.frame_rate, config.floor
         self.hop = round(rate / config.frame_rate)
         if self.hop < 1 or self.hop * config.frame_rate != rate:
-            raise UserError(f"front.frame_rate = {config.frame_rate:g}: LogMelFront needs a whole number of samples a "
-                            f"frame at {rate:g} Hz; BankFront does not")
+            raise UserError(
+                f"front.frame_rate = {config.frame_rate:g}: LogMelFront needs a whole number of samples a "
+                f"frame at {rate:g} Hz; BankFront does not"
+            )
         window = max(self.hop, round(config.window * rate))
         self.size = 1 << (window - 1).bit_length()  # of the FFT, samples
         self.spectrogram = MelSpectrogram(
-            sample_rate=round(rate), n_fft=self.size, win_length=window, hop_length=self.hop, f_min=config.f_min,
-            f_max=min(config.f_max, 0.5 * rate), n_mels=config.n_mels, center=False, power=2.0)
+            sample_rate=round(rate),
+            n_fft=self.size,
+            win_length=window,
+            hop_length=self.hop,
+            f_min=config.f_min,
+            f_max=min(config.f_max, 0.5 * rate),
+            n_mels=config.n_mels,
+            center=False,
+            power=2.0,
+        )
         self.scale = 2.0 * (config.gain / float(self.spectrogram.spectrogram.window.sum())) ** 2
         self.norm = BatchNorm(config.n_mels)
         self.mask = FeatureMask(config.frame_rate)
         self.encoder = dense(config.n_mels, H)
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *,
-                dt: Tensor | None = None) -> Features:
+    def forward(
+        self, x: Tensor, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, *, dt: Tensor | None = None
+    ) -> Features:
         """Whole clips: x (N, L, 1), lengths (N,) samples or None. A clip shorter than a frame gives one.
 
         Raises UserError for ``dt`` and for sound at another rate than the training rate.
@@ -100,5 +111,7 @@ class LogMel(nn.Module):
         rescale = torch.as_tensor(step_rescale, dtype=torch.float64)
         if bool(((rescale - 1.0).abs() > 1e-6).any()):
             rate = self.rate / float(rescale.flatten()[0])
-            raise UserError(f"sound at {rate:g} Hz: a LogMelFront model hears only {self.rate:g} Hz; resample it "
-                            "first, or train a model with BankFront")
+            raise UserError(
+                f"sound at {rate:g} Hz: a LogMelFront model hears only {self.rate:g} Hz; resample it "
+                "first, or train a model with BankFront"
+            )

@@ -36,9 +36,18 @@ class S5Layer(nn.Module):
     fuse: bool = True
     """On CPUs the whole layer runs as one operation where it can (layer/fused.py); False: never, the reference."""
 
-    def __init__(self, H: int, mixer: Mixer, *, activation: Activation = "half_glu1", dropout: float = 0.0,
-                 norm: Norm = "batch", prenorm: bool = True, ssm_norm: bool = False,
-                 norm_momentum: float = 0.95) -> None:
+    def __init__(
+        self,
+        H: int,
+        mixer: Mixer,
+        *,
+        activation: Activation = "half_glu1",
+        dropout: float = 0.0,
+        norm: Norm = "batch",
+        prenorm: bool = True,
+        ssm_norm: bool = False,
+        norm_momentum: float = 0.95,
+    ) -> None:
         """H: features in and out; dropout: probability; norm_momentum: see BatchNorm."""
         super().__init__()
         self.activation, self.dropout, self.prenorm = activation, dropout, prenorm
@@ -51,8 +60,9 @@ class S5Layer(nn.Module):
         if activation in GATED:
             self.out2 = dense(H, H)
 
-    def forward(self, x: Tensor, *, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0,
-                dt: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, *, lengths: Tensor | None = None, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None
+    ) -> Tensor:
         """The layer on whole clips.
 
         Args:
@@ -64,8 +74,10 @@ class S5Layer(nn.Module):
         if self._can_fuse(x, step_rescale, dt):
             return self._fused(x, lengths, step_rescale)
         if dt is not None and not self.seq.takes_intervals:
-            raise UserError(f"model.mixer: {type(self.seq).__name__} takes no intervals between steps; "
-                            "use S5, or data without intervals")
+            raise UserError(
+                f"model.mixer: {type(self.seq).__name__} takes no intervals between steps; "
+                "use S5, or data without intervals"
+            )
         u = self.norm(x, lengths) if self.norm_place == "before" else x
         y = self.seq(u, step_rescale=step_rescale, dt=dt, lengths=lengths)
         z = self._activate(self._normalised(y, lengths), x)
@@ -136,12 +148,20 @@ class S5Layer(nn.Module):
             Lambda_bar, B_bar = seq.system(step_rescale)
             norms = [norm] if self.ssm_norm is None else [norm, self.ssm_norm]
             behind = [] if self.ssm_norm is None else [self.ssm_norm.scale, self.ssm_norm.bias]
-            weights = Weights(norm.scale, norm.bias, Lambda_bar, B_bar, seq._readout(), seq.D, self.out2.weight,
-                              self.out2.bias, *behind)
+            weights = Weights(
+                norm.scale,
+                norm.bias,
+                Lambda_bar,
+                B_bar,
+                seq._readout(),
+                seq.D,
+                self.out2.weight,
+                self.out2.bias,
+                *behind,
+            )
             masks = self._mask(x), self._mask(x)  # of h and of the gate, drawn in the order of _activate
             statistics = None if self.training else tuple(s for n in norms for s in (n.mean, n.var))
-            options = Options(lengths, masks, self.activation == "half_glu2", "half" if half else "full",
-                              statistics)
+            options = Options(lengths, masks, self.activation == "half_glu2", "half" if half else "full", statistics)
             out, *found = fused_layer(x, weights, options)
             if self.training:
                 for i, n in enumerate(norms):

@@ -65,8 +65,9 @@ def stretch(size: int, available: Tensor, *, longest: float) -> Tensor:
     return (places >= start[:, None]) & (places < (start + width)[:, None])
 
 
-def set_masks(model: nn.Module, *, time: float = 0.0, frequency: float = 0.0, top: float = 0.0,
-              warp: float = 0.0) -> int:
+def set_masks(
+    model: nn.Module, *, time: float = 0.0, frequency: float = 0.0, top: float = 0.0, warp: float = 0.0
+) -> int:
     """Sets the strength of every mask in ``model``; returns how many there are (0: its front has none).
 
     Args:

@@ -21,8 +21,9 @@ from kws_s5.model.heads import ClassHead
 from kws_s5.model.sequence import SequenceModel
 
 
-def load_official(model: SequenceModel, params: Mapping[str, Any],
-                  batch_stats: Mapping[str, Any] | None = None) -> None:
+def load_official(
+    model: SequenceModel, params: Mapping[str, Any], batch_stats: Mapping[str, Any] | None = None
+) -> None:
     """Copies the official code's weights into ``model``.
 
     Args:
@@ -42,8 +43,10 @@ def load_official(model: SequenceModel, params: Mapping[str, Any],
         if name not in wanted:
             raise UserError(f"official weights: {name} has no place in this model; check its configuration")
         if value.shape != wanted[name].shape:
-            raise UserError(f"official weights: {name} has shape {tuple(value.shape)}, this model needs "
-                            f"{tuple(wanted[name].shape)}; check its configuration")
+            raise UserError(
+                f"official weights: {name} has shape {tuple(value.shape)}, this model needs "
+                f"{tuple(wanted[name].shape)}; check its configuration"
+            )
     if missing := sorted(wanted.keys() - found.keys()):
         raise UserError(f"official weights: nothing for {missing[0]} (and {len(missing) - 1} more)")
     model.load_state_dict(found)

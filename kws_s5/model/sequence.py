@@ -32,8 +32,9 @@ class SequenceModel(nn.Module):
         self.layers = nn.ModuleList(_build_layer(config) for _ in range(config.n_layers))
         self.head = build_head(config.head, config.d_model, config.n_outputs, self.front.frame_rate)
 
-    def forward(self, x: Tensor, lengths: Tensor | None = None, *, step_rescale: float | Tensor = 1.0,
-                dt: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, lengths: Tensor | None = None, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Whole clips -> what the head gives: logits (N, K), or (mean, variance) of (N, L, K) each.
 
         Args:
@@ -46,13 +47,15 @@ class SequenceModel(nn.Module):
         features = self.features(x, lengths, step_rescale=step_rescale, dt=dt)
         return self.head(features.x, features.lengths)
 
-    def features(self, x: Tensor, lengths: Tensor | None = None, *, step_rescale: float | Tensor = 1.0,
-                 dt: Tensor | None = None) -> Features:
+    def features(
+        self, x: Tensor, lengths: Tensor | None = None, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None
+    ) -> Features:
         """Arguments as ``forward`` -> Features (N, L', H) behind the last layer, with the lengths in frames."""
         return self.body(self.encode(x, lengths, step_rescale=step_rescale, dt=dt))
 
-    def encode(self, x: Tensor, lengths: Tensor | None = None, *, step_rescale: float | Tensor = 1.0,
-               dt: Tensor | None = None) -> Features:
+    def encode(
+        self, x: Tensor, lengths: Tensor | None = None, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None
+    ) -> Features:
         """Arguments as ``forward`` -> Features (N, L', H) between front and layers (the place to mask frames)."""
         lengths = _none_if_full(lengths, x)
         return self.front(x, lengths, _number_if_equal(step_rescale, x), dt=dt)
@@ -64,13 +67,15 @@ class SequenceModel(nn.Module):
             x = layer(x, lengths=lengths, step_rescale=features.step_rescale, dt=features.dt)
         return replace(features, x=x)
 
-    def frame_logits(self, x: Tensor, lengths: Tensor | None = None, *, step_rescale: float | Tensor = 1.0,
-                     dt: Tensor | None = None) -> Tensor:
+    def frame_logits(
+        self, x: Tensor, lengths: Tensor | None = None, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None
+    ) -> Tensor:
         """Arguments as ``forward`` -> logits (N, L', K) at every frame, from the last head.window seconds before it."""
         return self.clip_and_frame_logits(x, lengths, step_rescale=step_rescale, dt=dt)[1]
 
-    def clip_and_frame_logits(self, x: Tensor, lengths: Tensor | None = None, *, step_rescale: float | Tensor = 1.0,
-                              dt: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def clip_and_frame_logits(
+        self, x: Tensor, lengths: Tensor | None = None, *, step_rescale: float | Tensor = 1.0, dt: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Both decisions of one pass, for training them together.
 
         Arguments as ``forward``. Returns: clip logits (N, K), frame logits (N, L', K) and the valid frames (N,) of each
@@ -128,14 +133,18 @@ class SequenceModel(nn.Module):
 
     def _require_streamable(self) -> None:
         if reason := self.whole_clips():
-            raise UserError(f"model.mixer ({reason}): this model needs the end of a clip before it can answer; "
-                            "stream a model whose mixer does not")
+            raise UserError(
+                f"model.mixer ({reason}): this model needs the end of a clip before it can answer; "
+                "stream a model whose mixer does not"
+            )
         self._require_frame_logits()
 
     def _require_frame_logits(self) -> None:
         if not (isinstance(self.head, ClassHead) and self.head.window > 0):
-            raise UserError("head.frame_logits = False: this model decides on whole clips only; "
-                            "use ClassHead with frame_logits = True")
+            raise UserError(
+                "head.frame_logits = False: this model decides on whole clips only; "
+                "use ClassHead with frame_logits = True"
+            )
 
 
 def build_model(config: ModelConfig) -> SequenceModel:
@@ -144,8 +153,16 @@ def build_model(config: ModelConfig) -> SequenceModel:
 
 
 def _build_layer(config: ModelConfig) -> S5Layer:
-    return S5Layer(config.d_model, config.mixer, activation=config.activation, dropout=config.dropout, norm=config.norm,
-                   prenorm=config.prenorm, ssm_norm=config.ssm_norm, norm_momentum=config.norm_momentum)
+    return S5Layer(
+        config.d_model,
+        config.mixer,
+        activation=config.activation,
+        dropout=config.dropout,
+        norm=config.norm,
+        prenorm=config.prenorm,
+        ssm_norm=config.ssm_norm,
+        norm_momentum=config.norm_momentum,
+    )
 
 
 def _none_if_full(lengths: Tensor | None, x: Tensor) -> Tensor | None:

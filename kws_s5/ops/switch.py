@@ -41,7 +41,7 @@ def use(mode: str) -> Iterator[None]:
 
 
 def mode() -> str:
-    """"auto" or "reference", as it holds here and now. Raises UserError for another value in the environment."""
+    """ "auto" or "reference", as it holds here and now. Raises UserError for another value in the environment."""
     return _chosen.get() or _checked(_environment, "KWS_S5_OPS")
 
 
@@ -88,6 +88,9 @@ def _fail(error: Exception) -> None:
     global _works
     if _works is not False:
         reason = (str(error).strip() or "no reason given").splitlines()[0]
-        warnings.warn(f"nothing can be compiled here ({type(error).__name__}: {reason}); using plain torch, slower",
-                      RuntimeWarning, stacklevel=3)
+        warnings.warn(
+            f"nothing can be compiled here ({type(error).__name__}: {reason}); using plain torch, slower",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     _works = False

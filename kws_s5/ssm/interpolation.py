@@ -48,8 +48,13 @@ def linear_weights(
 
 
 def linear_states(
-    u: Tensor, B: Tensor, weights: tuple[Tensor, Tensor, Tensor], *,
-    lengths: Tensor | None = None, initial: Tensor | None = None, bidirectional: bool = False,
+    u: Tensor,
+    B: Tensor,
+    weights: tuple[Tensor, Tensor, Tensor],
+    *,
+    lengths: Tensor | None = None,
+    initial: Tensor | None = None,
+    bidirectional: bool = False,
 ) -> Tensor:
     """States xs (N, L, 2P), or (N, L, 4P) = [forward | backward], of linearly interpolated input.
 

@@ -66,8 +66,14 @@ class S5SSM(nn.Module):
 
     def parameter_roles(self) -> dict[str, Role]:
         """As the published optimiser groups tell them apart (training/optim.py)."""
-        return {"Lambda_re": "pole", "Lambda_im": "pole", "log_step": "step", "B": "input", "D": "output",
-                **dict.fromkeys(self.readouts, "output")}
+        return {
+            "Lambda_re": "pole",
+            "Lambda_im": "pole",
+            "log_step": "step",
+            "B": "input",
+            "D": "output",
+            **dict.fromkeys(self.readouts, "output"),
+        }
 
     @property
     def whole_clips(self) -> str:
@@ -105,8 +111,14 @@ class S5SSM(nn.Module):
             valid = torch.arange(u.shape[1], device=u.device) < lengths[:, None]  # (N, L)
             u = torch.where(valid[:, :, None], u, 0)
         if self.interpolation == "linear" and dt is None:
-            xs = linear_states(u, self.B, self._linear_weights(step_rescale), lengths=lengths, initial=initial,
-                               bidirectional=self.ssm.bidirectional)  # (N, L, 2P or 4P)
+            xs = linear_states(
+                u,
+                self.B,
+                self._linear_weights(step_rescale),
+                lengths=lengths,
+                initial=initial,
+                bidirectional=self.ssm.bidirectional,
+            )  # (N, L, 2P or 4P)
         else:
             direction = "both" if self.ssm.bidirectional else "forward"
             xs = self._states(u, step_rescale, dt, initial, direction)  # (N, L, 2P or 4P)
@@ -156,8 +168,9 @@ class S5SSM(nn.Module):
         depends = (step_rescale, self.mask_above_nyquist, self.Lambda_re, self.Lambda_im, self.log_step, self.B)
         return self._system_memo(lambda: self._system(step_rescale), *depends)
 
-    def _states(self, u: Tensor, step_rescale: float | Tensor, dt: Tensor | None, initial: Tensor | None,
-                direction: str) -> Tensor:
+    def _states(
+        self, u: Tensor, step_rescale: float | Tensor, dt: Tensor | None, initial: Tensor | None, direction: str
+    ) -> Tensor:
         """(N, L, 2P or 4P), without any tensor of L x P x H."""
         if dt is None:
             return scan(*self._drive(u, step_rescale, None), direction=direction, initial=initial)

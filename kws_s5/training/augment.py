@@ -34,8 +34,15 @@ PEAK = (-45.0, 6.0)  # dB of full scale
 RECORDED = 0.5  # share of recordings among the noises, where there are any
 
 
-def augment(batch: Batch, config: AugmentConfig, generator: torch.Generator, *,
-            noises: Sequence[tuple[Tensor, float]] = (), n_classes: int = 0, labels: tuple[str, ...] = ()) -> Batch:
+def augment(
+    batch: Batch,
+    config: AugmentConfig,
+    generator: torch.Generator,
+    *,
+    noises: Sequence[tuple[Tensor, float]] = (),
+    n_classes: int = 0,
+    labels: tuple[str, ...] = (),
+) -> Batch:
     """A changed copy of ``batch``; the same state of the generator gives the same copy.
 
     Args:
@@ -71,18 +78,37 @@ def augment(batch: Batch, config: AugmentConfig, generator: torch.Generator, *,
         ratios[rng.random(len(x)) >= config.true_rate] = 1.0
         plain = rng.random(len(x)) < DECIMATED
         x, lengths, rates = time.change_rate(x, lengths, rates, ratios, plain)
-    return replace(batch, x=x[..., None], y=y, lengths=lengths.to(batch.lengths.device),
-                   rates=rates.to(batch.rates.device))
+    return replace(
+        batch, x=x[..., None], y=y, lengths=lengths.to(batch.lengths.device), rates=rates.to(batch.rates.device)
+    )
 
 
 def _active(config: AugmentConfig) -> bool:
-    switches = (config.splice, config.shift, config.gain, config.level, config.noise, config.reverb, config.speed,
-                config.microphone, config.band_limit, config.true_rate, config.mixup)
+    switches = (
+        config.splice,
+        config.shift,
+        config.gain,
+        config.level,
+        config.noise,
+        config.reverb,
+        config.speed,
+        config.microphone,
+        config.band_limit,
+        config.true_rate,
+        config.mixup,
+    )
     return any(value > 0 for value in switches)
 
 
-def _splice(x: Tensor, y: Tensor, lengths: Tensor, rates: Tensor, labels: tuple[str, ...], probability: float,
-            rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+def _splice(
+    x: Tensor,
+    y: Tensor,
+    lengths: Tensor,
+    rates: Tensor,
+    labels: tuple[str, ...],
+    probability: float,
+    rng: np.random.Generator,
+) -> tuple[Tensor, Tensor]:
     """Some rows as pieces of two clips, with their class."""
     rows, others = choose(y, rates, labels, probability, rng)
     x = splice(x, lengths, rates, rows, others, rng.uniform(*CUT, (len(rows), 2)))
@@ -101,8 +127,15 @@ def _timing(x: Tensor, lengths: Tensor, rates: Tensor, config: AugmentConfig, rn
     return x
 
 
-def _acoustics(x: Tensor, lengths: Tensor, rates: Tensor, config: AugmentConfig, rng: np.random.Generator,
-               generator: torch.Generator, noises: Sequence[tuple[Tensor, float]]) -> Tensor:
+def _acoustics(
+    x: Tensor,
+    lengths: Tensor,
+    rates: Tensor,
+    config: AugmentConfig,
+    rng: np.random.Generator,
+    generator: torch.Generator,
+    noises: Sequence[tuple[Tensor, float]],
+) -> Tensor:
     """Room, noise, microphone, gain and band limit."""
     N = len(x)
     if config.reverb > 0:
@@ -132,8 +165,9 @@ def _acoustics(x: Tensor, lengths: Tensor, rates: Tensor, config: AugmentConfig,
     return x
 
 
-def _mixup(x: Tensor, y: Tensor, lengths: Tensor, rates: Tensor, alpha: float, rng: np.random.Generator,
-           n_classes: int) -> tuple[Tensor, Tensor, Tensor]:
+def _mixup(
+    x: Tensor, y: Tensor, lengths: Tensor, rates: Tensor, alpha: float, rng: np.random.Generator, n_classes: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Every clip and its classes blended with another clip of the same rate (Zhang et al., 2018)."""
     assert n_classes > 0 or y.ndim == 2, "mixup needs the number of classes"
     other = torch.from_numpy(rng.permutation(len(x)))

@@ -37,8 +37,9 @@ def power(x: Tensor) -> Tensor:
     return x.square().mean(1, keepdim=True)
 
 
-def room(x: Tensor, lengths: Tensor, rates: Tensor, generator: torch.Generator, seconds: np.ndarray,
-         direct: np.ndarray) -> Tensor:
+def room(
+    x: Tensor, lengths: Tensor, rates: Tensor, generator: torch.Generator, seconds: np.ndarray, direct: np.ndarray
+) -> Tensor:
     """Convolved with a synthetic room; direct sound in place, loudness kept, cut at each row's length.
 
     The room's answer is noise that falls exponentially behind the direct sound (Polack's model).
@@ -84,8 +85,11 @@ def recorded_noise(noises: Sequence[tuple[Tensor, float]], L: int, rate: float, 
     waveform, own = noises[rng.integers(len(noises))]
     S = fft_size(int(np.ceil(L * own / rate)))
     start = int(rng.integers(len(waveform)))
-    piece = waveform[start : start + S] if start + S <= len(waveform) else \
-        waveform[torch.arange(start, start + S) % len(waveform)]
+    piece = (
+        waveform[start : start + S]
+        if start + S <= len(waveform)
+        else waveform[torch.arange(start, start + S) % len(waveform)]
+    )
     if own == rate:
         return piece[:L]
     return resample(rfft(piece, S), S, max(L, round(S * rate / own)))[:L]

@@ -15,8 +15,9 @@ CUT = (0.35, 0.65)  # share of a clip's energy before the place where it is cut:
 FADE = 0.005  # seconds at both ends of a piece
 
 
-def splice(x: Tensor, lengths: Tensor, rates: Tensor, rows: np.ndarray, others: np.ndarray,
-           shares: np.ndarray) -> Tensor:
+def splice(
+    x: Tensor, lengths: Tensor, rates: Tensor, rows: np.ndarray, others: np.ndarray, shares: np.ndarray
+) -> Tensor:
     """(N, L) where each of ``rows`` is its own end and then the beginning of the clip ``others`` says.
 
     Args:
@@ -50,8 +51,9 @@ def _faded(x: Tensor, n: int) -> Tensor:
     return x * (torch.minimum(t, t.flip(0)) / (n + 1)).clamp(max=1.0)
 
 
-def choose(y: Tensor, rates: Tensor, labels: tuple[str, ...], probability: float,
-           rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def choose(
+    y: Tensor, rates: Tensor, labels: tuple[str, ...], probability: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows to splice and the clips whose beginnings they get: no silence, and both of the same rate."""
     chosen, others = rng.random(len(y)) < probability, rng.permutation(len(y))
     rates = rates.cpu().numpy()

@@ -42,8 +42,9 @@ def speed(x: Tensor, lengths: Tensor, factors: np.ndarray) -> Tensor:
     return out
 
 
-def change_rate(x: Tensor, lengths: Tensor, rates: Tensor, ratios: np.ndarray,
-                plain: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+def change_rate(
+    x: Tensor, lengths: Tensor, rates: Tensor, ratios: np.ndarray, plain: np.ndarray
+) -> tuple[Tensor, Tensor, Tensor]:
     """Rows sampled at ``ratios`` (N,) times their rate; returns x (N, L'), lengths and rates that say so.
 
     ``plain`` (N,) bool: where the ratio is 1/2, keep every second sample without a filter (S5 paper, section 6.2).

@@ -58,6 +58,7 @@ def read_checkpoint(path: str | Path) -> dict:
         checkpoint["progress"] = Progress(**checkpoint["progress"])
     except (UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path}: not a usable checkpoint of this version ({reason}); "
-                        "start anew with --overwrite") from error
+        raise UserError(
+            f"{path}: not a usable checkpoint of this version ({reason}); start anew with --overwrite"
+        ) from error
     return checkpoint

@@ -24,8 +24,14 @@ LOG = "log.csv"
 class Checkpointing(pl.Callback):
     """Saves and watches one run."""
 
-    def __init__(self, out: Path, request: StopRequest, *, save_best: Callable[[Task, str], None],
-                 announce: Callable[[dict[str, float], bool], None]) -> None:
+    def __init__(
+        self,
+        out: Path,
+        request: StopRequest,
+        *,
+        save_best: Callable[[Task, str], None],
+        announce: Callable[[dict[str, float], bool], None],
+    ) -> None:
         """save_best(task, why): writes the model file; announce(row, is_best): tells the user about an epoch."""
         self.out, self.request, self.save_best, self.announce = out, request, save_best, announce
         self.saved_at = self.counted_at = time.monotonic()
@@ -59,8 +65,10 @@ class Checkpointing(pl.Callback):
         row = _row(trainer, task)
         for part in ("train", "validation"):
             if not math.isfinite(loss := row[f"{part}_loss"]):
-                raise UserError(f"training diverged in epoch {progress.epoch}: the {part} loss is {loss}; "
-                                "try a lower --optim.lr and --optim.ssm-lr, or --optim.clip-norm 1")
+                raise UserError(
+                    f"training diverged in epoch {progress.epoch}: the {part} loss is {loss}; "
+                    "try a lower --optim.lr and --optim.ssm-lr, or --optim.clip-norm 1"
+                )
         progress.rows.append(row)
         task.train_sums = None
         is_best = better(task.objective, task.scores, progress.best or None)
@@ -104,10 +112,14 @@ def _row(trainer: pl.Trainer, task: Task) -> dict[str, float]:
     progress = task.progress
     train = task.objective.scores(reduced(task.train_sums))
     rate = max(group["lr"] for group in trainer.optimizers[0].param_groups)
-    return {"epoch": progress.epoch, "step": progress.step, "lr": rate,
-            **{f"train_{name}": value for name, value in train.items()},
-            **{f"validation_{name}": value for name, value in task.scores.items()},
-            "seconds": round(progress.seconds, 3)}
+    return {
+        "epoch": progress.epoch,
+        "step": progress.step,
+        "lr": rate,
+        **{f"train_{name}": value for name, value in train.items()},
+        **{f"validation_{name}": value for name, value in task.scores.items()},
+        "seconds": round(progress.seconds, 3),
+    }
 
 
 def _agreed(trainer: pl.Trainer, stop: bool, due: bool) -> tuple[bool, bool]:

@@ -29,8 +29,12 @@ def print_groups(console: Console, model: nn.Module, config: OptimConfig) -> Non
 
 def epoch_line(row: dict[str, float], n_epochs: int, is_best: bool) -> str:
     """One finished epoch in one line."""
-    scores = "  ".join(f"{split} {quantity(name, row[f'{split}_{name}'])}" for split in ("train", "validation")
-                       for name in ("loss", "accuracy", "mse") if f"{split}_{name}" in row)
+    scores = "  ".join(
+        f"{split} {quantity(name, row[f'{split}_{name}'])}"
+        for split in ("train", "validation")
+        for name in ("loss", "accuracy", "mse")
+        if f"{split}_{name}" in row
+    )
     return f"epoch {int(row['epoch'])}/{n_epochs}  {scores}  {row['seconds']:.0f} s{'  *' if is_best else ''}"
 
 
@@ -73,8 +77,15 @@ class Bar(pl.Callback):
     def on_train_epoch_start(self, trainer: pl.Trainer, task: Task) -> None:
         """A new bar."""
         self._close()
-        self.bar = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-                            TextColumn("{task.fields[scores]}"), console=self.console, transient=True)
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[scores]}"),
+            console=self.console,
+            transient=True,
+        )
         self.bar.start()
         epoch = f"epoch {task.progress.epoch + 1}/{task.config.training.epochs}"
         self.line = self.bar.add_task(epoch, total=task.batches.n_batches, completed=task.progress.batch, scores="")

@@ -22,12 +22,15 @@ def finish(task: Task, trainer: pl.Trainer, out: Path, console: Console, *, comm
     """Chooses the model, tests it, and writes and prints the results."""
     chosen, validation = choose(task, trainer, out, console)
     if task.config.training.fit_unknown and can_fit(task.config.model, task.splits.labels):
-        offset = fit_unknown(task.model, task.splits.labels, task.splits.validation,
-                             batch_size=task.config.training.batch_size)
+        offset = fit_unknown(
+            task.model, task.splits.labels, task.splits.validation, batch_size=task.config.training.batch_size
+        )
         validation, _ = evaluate(task, trainer, task.splits.validation)
         chosen = f"{chosen}, {offset:+.1f} on the clip logit of _unknown_"
-        console.print(f"clip decision for _unknown_ moved by {offset:+.1f}: validation accuracy "
-                      f"{quantity('accuracy', validation['accuracy'])}")
+        console.print(
+            f"clip decision for _unknown_ moved by {offset:+.1f}: validation accuracy "
+            f"{quantity('accuracy', validation['accuracy'])}"
+        )
     test, confusion = None, None
     if len(task.splits.test):
         test, sums = evaluate(task, trainer, task.splits.test)
@@ -46,15 +49,19 @@ def choose(task: Task, trainer: pl.Trainer, out: Path, console: Console) -> tupl
     """Leaves the chosen weights in ``task.model``; returns what they are and their validation scores."""
     progress, objective = task.progress, task.objective
     if not progress.best:  # of a version that went on after a validation without numbers
-        raise UserError(f"{out}: no epoch gave numbers on the validation clips: training diverged; start anew with "
-                        "--overwrite and a lower --optim.lr and --optim.ssm-lr")
+        raise UserError(
+            f"{out}: no epoch gave numbers on the validation clips: training diverged; start anew with "
+            "--overwrite and a lower --optim.lr and --optim.ssm-lr"
+        )
     averaged = task.average.weights()
     if averaged is not None:
         task.model.load_state_dict(averaged)
         scores, _ = evaluate(task, trainer, task.splits.validation)
         name = objective.monitor
-        console.print(f"averaged weights: validation {quantity(name, scores[name])} "
-                      f"(best epoch: {quantity(name, progress.best[name])})")
+        console.print(
+            f"averaged weights: validation {quantity(name, scores[name])} "
+            f"(best epoch: {quantity(name, progress.best[name])})"
+        )
         if better(objective, scores, progress.best):
             return "averaged weights", scores
     best = load(out / MODEL_FILE)

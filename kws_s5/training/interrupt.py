@@ -28,8 +28,11 @@ class StopRequest:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             raise KeyboardInterrupt
         if not self.asked:
-            print("\nstopping after this step; a checkpoint will be saved (Ctrl-C again: stop at once)",
-                  file=sys.stderr, flush=True)
+            print(
+                "\nstopping after this step; a checkpoint will be saved (Ctrl-C again: stop at once)",
+                file=sys.stderr,
+                flush=True,
+            )
         self.asked = True
 
 

@@ -18,8 +18,16 @@ class TrainBatches:
     The last clips that do not fill a batch are left out; another epoch leaves out others.
     """
 
-    def __init__(self, n: int, *, batch_size: int, seed: int, rank: int = 0, world_size: int = 1,
-                 classes: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        n: int,
+        *,
+        batch_size: int,
+        seed: int,
+        rank: int = 0,
+        world_size: int = 1,
+        classes: Sequence[int] | None = None,
+    ) -> None:
         """classes: (n,) class of every clip; given: all classes are drawn equally often (class-balanced sampling)."""
         self.n, self.seed, self.rank, self.world_size = n, seed, rank, world_size
         self.batch_size = max(1, min(batch_size, n // world_size))  # a folder smaller than one batch still trains
@@ -51,8 +59,9 @@ class TrainBatches:
         present = np.unique(self.classes)
         quotas = np.full(len(present), self.n // len(present))
         quotas[random.permutation(len(present))[: self.n % len(present)]] += 1
-        drawn = [_cycled(np.flatnonzero(self.classes == k), quota, random)
-                 for k, quota in zip(present, quotas, strict=True)]
+        drawn = [
+            _cycled(np.flatnonzero(self.classes == k), quota, random) for k, quota in zip(present, quotas, strict=True)
+        ]
         return random.permutation(np.concatenate(drawn))
 
 

@@ -142,13 +142,19 @@ class Regression:
         target = torch.where(known, batch.y, mean.detach())
         nll = F.gaussian_nll_loss(mean, target, variance, full=True, eps=VARIANCE_FLOOR, reduction="none")
         error = (target - mean.detach()).square()
-        return {"nll": (nll * known).sum(), "error": _exact((error * known).sum()),
-                "steps": known.any(-1).sum(), "values": known.sum()}
+        return {
+            "nll": (nll * known).sum(),
+            "error": _exact((error * known).sum()),
+            "steps": known.any(-1).sum(),
+            "values": known.sum(),
+        }
 
     def scores(self, sums: Sums) -> dict[str, float]:
         """Mean negative log-likelihood, and the mean squared error (published tables give it times 1,000)."""
-        return {"loss": float(sums["nll"]) / max(int(sums["steps"]), 1),
-                "mse": float(sums["error"]) / max(int(sums["values"]), 1)}
+        return {
+            "loss": float(sums["nll"]) / max(int(sums["steps"]), 1),
+            "mse": float(sums["error"]) / max(int(sums["values"]), 1),
+        }
 
 
 def build_objective(config: RunConfig) -> Objective:
@@ -175,6 +181,7 @@ def add(total: Sums | None, sums: Sums) -> Sums:
 
 def better(objective: Objective, scores: dict[str, float], than: dict[str, float] | None) -> bool:
     """Whether ``scores`` beat ``than``: by the monitored score, a tie by the loss, or as the latest. NaN never does."""
+
     def rank(s: dict[str, float]) -> tuple[float, float]:
         value = s[objective.monitor]
         return (value if objective.higher_is_better else -value), -s["loss"]

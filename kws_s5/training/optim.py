@@ -53,8 +53,11 @@ def parameter_groups(model: nn.Module, config: OptimConfig) -> list[Group]:
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             members[layout.get(roles.get(name), REGULAR)].append(name)
-    settings = {SSM: (config.ssm_lr, 0.0), SSM_DECAY: (config.ssm_lr, config.weight_decay),
-                REGULAR: (config.lr, config.weight_decay)}
+    settings = {
+        SSM: (config.ssm_lr, 0.0),
+        SSM_DECAY: (config.ssm_lr, config.weight_decay),
+        REGULAR: (config.lr, config.weight_decay),
+    }
     return [Group(name, *settings[name], tuple(names)) for name, names in members.items() if names]
 
 
@@ -64,15 +67,18 @@ def build_optimizer(model: nn.Module, config: OptimConfig, *, mixed: bool = Fals
     mixed: for mixed precision, where Lightning clips no gradients of a fused optimiser.
     """
     parameters = dict(model.named_parameters())
-    groups = [{"params": [parameters[n] for n in g.parameters], "lr": g.lr, "peak_lr": g.lr,
-               "weight_decay": g.weight_decay} for g in parameter_groups(model, config)]
+    groups = [
+        {"params": [parameters[n] for n in g.parameters], "lr": g.lr, "peak_lr": g.lr, "weight_decay": g.weight_decay}
+        for g in parameter_groups(model, config)
+    ]
     on_cpu = all(parameter.device.type == "cpu" for parameter in parameters.values())
     fused = on_cpu and not mixed or None  # one call, not hundreds
     return torch.optim.AdamW(groups, betas=(0.9, 0.999), eps=1e-8, fused=fused)
 
 
-def set_learning_rates(optimizer: torch.optim.Optimizer, config: OptimConfig, *, step: int, n_steps: int,
-                       warmup: int) -> None:
+def set_learning_rates(
+    optimizer: torch.optim.Optimizer, config: OptimConfig, *, step: int, n_steps: int, warmup: int
+) -> None:
     """Gives every group its learning rate of the (0-based) step, on which alone it depends: runs can resume."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(group["peak_lr"], config, step=step, n_steps=n_steps, warmup=warmup)

@@ -15,8 +15,15 @@ from kws_s5.model.sequence import SequenceModel
 
 # where a model may differ from the one whose weights it takes; not in options of fresh weights (dt_min, C_init, ...),
 # which would have no effect
-OWN = {"model.n_outputs", "model.rate", "model.head", "model.dropout", "model.norm_momentum", "model.front.learnable",
-       "model.front.floor"}
+OWN = {
+    "model.n_outputs",
+    "model.rate",
+    "model.head",
+    "model.dropout",
+    "model.norm_momentum",
+    "model.front.learnable",
+    "model.front.floor",
+}
 
 
 def completed(config: RunConfig, splits: Splits) -> RunConfig:
@@ -28,11 +35,15 @@ def completed(config: RunConfig, splits: Splits) -> RunConfig:
     if not len(splits.train):
         raise UserError("the data has no training examples; look at it with kws-data")
     if not len(splits.validation):
-        raise UserError("the data has no validation examples, which choose the model; raise --data.validation-percent "
-                        "or add recordings of more speakers")
+        raise UserError(
+            "the data has no validation examples, which choose the model; raise --data.validation-percent "
+            "or add recordings of more speakers"
+        )
     if len(splits.validation) < config.training.devices:
-        raise UserError(f"training.devices = {config.training.devices}: more processes than validation examples "
-                        f"({len(splits.validation)})")
+        raise UserError(
+            f"training.devices = {config.training.devices}: more processes than validation examples "
+            f"({len(splits.validation)})"
+        )
     model = config.model
     if model.n_outputs not in (0, splits.n_outputs):
         raise UserError(f"model.n_outputs = {model.n_outputs}: the data has {splits.n_outputs}; leave it at 0")
@@ -41,8 +52,10 @@ def completed(config: RunConfig, splits: Splits) -> RunConfig:
         front = replace(front, n_inputs=splits.n_inputs)
     if isinstance(front, TokenFront):
         if 0 < front.vocab_size < len(splits.vocabulary):
-            raise UserError(f"model.front.vocab_size = {front.vocab_size}: the data has {len(splits.vocabulary)} "
-                            "tokens; raise it, or leave it at 0")
+            raise UserError(
+                f"model.front.vocab_size = {front.vocab_size}: the data has {len(splits.vocabulary)} "
+                "tokens; raise it, or leave it at 0"
+            )
         front = replace(front, vocab_size=front.vocab_size or len(splits.vocabulary))
     rate = model.rate or getattr(config.data, "rate", 0.0)
     model = replace(model, front=front, n_outputs=splits.n_outputs, rate=rate)
@@ -51,11 +64,16 @@ def completed(config: RunConfig, splits: Splits) -> RunConfig:
 
 def switch_masks(model: nn.Module, augment: AugmentConfig) -> None:
     """Switches on the masking of frames inside the front; UserError if it has none to mask."""
-    wanted = {"time": augment.time_mask, "frequency": augment.frequency_mask, "top": augment.top_mask,
-              "warp": augment.warp}
+    wanted = {
+        "time": augment.time_mask,
+        "frequency": augment.frequency_mask,
+        "top": augment.top_mask,
+        "warp": augment.warp,
+    }
     if set_masks(model, **wanted) == 0 and any(wanted.values()):
-        raise UserError("augment.time_mask, frequency_mask, top_mask, warp: this front has no frames to change; "
-                        "set all four to 0")
+        raise UserError(
+            "augment.time_mask, frequency_mask, top_mask, warp: this front has no frames to change; set all four to 0"
+        )
 
 
 def load_weights_of(model: SequenceModel, labels: tuple[str, ...], source: str) -> str:
@@ -71,14 +89,18 @@ def load_weights_of(model: SequenceModel, labels: tuple[str, ...], source: str) 
     """
     given = load(source)
     for name, was, now in differences(to_dict(given.config.model), to_dict(model.config), "model", free=OWN):
-        raise UserError(f"training.init = {source!r}: its {name} is {was!r}, here it is {now!r}; "
-                        "both models must be the same in this")
+        raise UserError(
+            f"training.init = {source!r}: its {name} is {was!r}, here it is {now!r}; "
+            "both models must be the same in this"
+        )
     theirs, ours = given.model.state_dict(), model.state_dict()
     for name in (*ours, *theirs):
         both = name in ours and name in theirs
         if not name.startswith("head.") and not (both and theirs[name].shape == ours[name].shape):
-            raise UserError(f"training.init = {source!r}: its {name} does not fit a model for {model.config.rate:g} Hz "
-                            f"(it was trained at {given.rate:g} Hz)")
+            raise UserError(
+                f"training.init = {source!r}: its {name} does not fit a model for {model.config.rate:g} Hz "
+                f"(it was trained at {given.rate:g} Hz)"
+            )
     for name in ours:  # a frame decoder begins as the decoder that made its decisions before
         if name.startswith("head.frame_decoder.") and name not in theirs:
             theirs[name] = theirs[name.replace("frame_decoder", "decoder")]

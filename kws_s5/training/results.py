@@ -20,8 +20,15 @@ from kws_s5.training.task import Task
 PACKAGES = ("torch", "lightning", "numpy", "numba", "safetensors")
 
 
-def results_of(task: Task, *, chosen: str, validation: dict[str, float], test: dict[str, float] | None,
-               confusion: np.ndarray | None, command: str) -> dict[str, Any]:
+def results_of(
+    task: Task,
+    *,
+    chosen: str,
+    validation: dict[str, float],
+    test: dict[str, float] | None,
+    confusion: np.ndarray | None,
+    command: str,
+) -> dict[str, Any]:
     """Everything worth knowing about a finished run, as plain JSON values.
 
     Args:
@@ -32,14 +39,28 @@ def results_of(task: Task, *, chosen: str, validation: dict[str, float], test: d
     """
     config, progress, splits = task.config, task.progress, task.splits
     return {
-        "name": config.name, "chosen": chosen, "validation": validation, "test": test,
-        "interval": _interval(confusion), "per_class": _per_class(confusion, splits.labels),
-        "confusion": None if confusion is None else confusion.tolist(), "labels": list(splits.labels),
-        "n_train": len(splits.train), "n_validation": len(splits.validation), "n_test": len(splits.test),
+        "name": config.name,
+        "chosen": chosen,
+        "validation": validation,
+        "test": test,
+        "interval": _interval(confusion),
+        "per_class": _per_class(confusion, splits.labels),
+        "confusion": None if confusion is None else confusion.tolist(),
+        "labels": list(splits.labels),
+        "n_train": len(splits.train),
+        "n_validation": len(splits.validation),
+        "n_test": len(splits.test),
         "n_parameters": sum(p.numel() for p in task.model.parameters()),
-        "epochs": progress.epoch, "steps": progress.step, "seconds": round(progress.seconds, 1),
-        "rate": config.model.rate, "seed": config.training.seed, "data": splits.report, "note": splits.note,
-        "command": command, "date": datetime.now(UTC).isoformat(timespec="seconds"), "versions": versions(),
+        "epochs": progress.epoch,
+        "steps": progress.step,
+        "seconds": round(progress.seconds, 1),
+        "rate": config.model.rate,
+        "seed": config.training.seed,
+        "data": splits.report,
+        "note": splits.note,
+        "command": command,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
     }
 
 

@@ -50,8 +50,9 @@ CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}  # full or
 LIGHTNING_LOGGERS = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
 
 
-def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, command: str = "",
-          splits: Splits | None = None) -> Path:
+def train(
+    config: RunConfig, *, resume: bool = False, overwrite: bool = False, command: str = "", splits: Splits | None = None
+) -> Path:
     """Trains and tests; returns the run's folder.
 
     Args:
@@ -67,8 +68,11 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
     """
     out = Path(config.training.out or f"runs/{config.name}")
     console = Console(quiet=rank_zero_only.rank != 0, soft_wrap=True, markup=False, highlight=False)
-    with locked_run_dir(out, resume=resume, overwrite=overwrite) as resuming, _quiet(), \
-            _matmul_precision(usable(config.training).matmul_precision):
+    with (
+        locked_run_dir(out, resume=resume, overwrite=overwrite) as resuming,
+        _quiet(),
+        _matmul_precision(usable(config.training).matmul_precision),
+    ):
         if resuming and (out / RESULTS).exists():
             check_finished(out, config)
             console.print(f"{out} is finished already: {out / RESULTS}")
@@ -99,8 +103,7 @@ def train(config: RunConfig, *, resume: bool = False, overwrite: bool = False, c
     return out
 
 
-def _task(config: RunConfig, splits: Splits, out: Path, console: Console, *, resuming: bool,
-          init: str) -> Task:
+def _task(config: RunConfig, splits: Splits, out: Path, console: Console, *, resuming: bool, init: str) -> Task:
     """Model and optimiser as they start, or as the checkpoint left them."""
     pl.seed_everything(config.training.seed, verbose=False)
     task = Task(build_model(config.model), build_objective(config), config, splits)
@@ -125,8 +128,10 @@ def _restore(task: Task, path: Path) -> None:
     checkpoint = read_checkpoint(path)
     progress = checkpoint["progress"]
     if progress.n_train != len(task.splits.train):
-        raise UserError(f"{path}: was made with {progress.n_train:,} training examples, the data has "
-                        f"{len(task.splits.train):,} now; restore the data or start anew with --overwrite")
+        raise UserError(
+            f"{path}: was made with {progress.n_train:,} training examples, the data has "
+            f"{len(task.splits.train):,} now; restore the data or start anew with --overwrite"
+        )
     task.load_state_dict(checkpoint["state_dict"])
     task.progress = progress
     task.restored = checkpoint
@@ -179,17 +184,30 @@ def _trainer(config: RunConfig, **options: Any) -> pl.Trainer:
     training = config.training
     plugins: list[Any] = [WholeFileIO()]
     if training.nodes > 1 and "MASTER_ADDR" not in os.environ and not SLURMEnvironment.detect():
-        raise UserError(f"training.nodes = {training.nodes}: start the command on every machine with torchrun or srun, "
-                        "as docs/processes.md shows; alone it would wait for the others without end")
+        raise UserError(
+            f"training.nodes = {training.nodes}: start the command on every machine with torchrun or srun, "
+            "as docs/processes.md shows; alone it would wait for the others without end"
+        )
     if SLURMEnvironment.detect():
         plugins.append(SLURMEnvironment(auto_requeue=False))  # requeued jobs say --resume themselves
     try:
         return pl.Trainer(
-            accelerator=training.accelerator, devices=training.devices, num_nodes=training.nodes,
+            accelerator=training.accelerator,
+            devices=training.devices,
+            num_nodes=training.nodes,
             strategy=training.strategy,
-            precision=usable(training).precision, gradient_clip_val=config.optim.clip_norm or None, plugins=plugins,
-            logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-            num_sanity_val_steps=0, reload_dataloaders_every_n_epochs=1, use_distributed_sampler=False, **options)
+            precision=usable(training).precision,
+            gradient_clip_val=config.optim.clip_norm or None,
+            plugins=plugins,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            reload_dataloaders_every_n_epochs=1,
+            use_distributed_sampler=False,
+            **options,
+        )
     except (ValueError, ImportError, pl.utilities.exceptions.MisconfigurationException) as error:
         raise UserError(f"training: {str(error).splitlines()[0]}") from error
 

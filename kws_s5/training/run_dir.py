@@ -27,8 +27,17 @@ FILES = (RESULTS, CONFUSION, CURVES, LOG, CHECKPOINT)  # goes when a run starts 
 PREVIOUS = "model.previous.safetensors"  # of the run that is being replaced
 INIT = "init.safetensors"  # the model this run started from: its source may change or be replaced by this very run
 # what may change when a run goes on: nothing of these enters the weights on the same kind of device
-FREE = {"training.out", "training.progress", "training.n_workers", "training.save_minutes", "training.save_steps",
-        "training.accelerator", "training.strategy", "data.cache", "name"}
+FREE = {
+    "training.out",
+    "training.progress",
+    "training.n_workers",
+    "training.save_minutes",
+    "training.save_steps",
+    "training.accelerator",
+    "training.strategy",
+    "data.cache",
+    "name",
+}
 
 
 @contextmanager
@@ -48,8 +57,9 @@ def locked_run_dir(out: Path, *, resume: bool, overwrite: bool) -> Iterator[bool
         try:
             stack.enter_context(locked(out / LOCK, wait=False))
         except BlockingIOError:
-            raise UserError(f"{out}: another process trains here; wait for it, "
-                            "or choose another --training.out") from None
+            raise UserError(
+                f"{out}: another process trains here; wait for it, or choose another --training.out"
+            ) from None
         except OSError as error:
             raise UserError(f"{out}: cannot be written ({error.strerror}); choose another --training.out") from None
         if new:
@@ -70,8 +80,10 @@ def _enter(out: Path, *, resume: bool, overwrite: bool) -> bool:
         if resume:
             return True
         if not overwrite:
-            raise UserError(f"{out}: holds a run already; add --resume to continue it, --overwrite to start anew, "
-                            "or choose another --training.out")
+            raise UserError(
+                f"{out}: holds a run already; add --resume to continue it, --overwrite to start anew, "
+                "or choose another --training.out"
+            )
         if not _of_a_run(out / CONFIG):
             raise UserError(f"{out}: its {CONFIG} is not of kws-train; choose another --training.out")
     elif any(not path.name.startswith(".") for path in out.iterdir()):
@@ -92,8 +104,10 @@ def check_finished(out: Path, config: RunConfig) -> None:
     old, new = _read(out / CONFIG), to_dict(config)
     for section in ("augment", "optim", "training"):
         for key, was, now in differences(old.get(section), new[section], section, free=FREE):
-            raise UserError(f"{out}: is finished already, with other options: {key} was {was!r}, now {now!r}; "
-                            "start anew with --overwrite, or choose another --training.out")
+            raise UserError(
+                f"{out}: is finished already, with other options: {key} was {was!r}, now {now!r}; "
+                "start anew with --overwrite, or choose another --training.out"
+            )
 
 
 def first_model(out: Path, config: RunConfig, *, resuming: bool) -> str:

@@ -20,8 +20,9 @@ LATE = 0.35  # seconds
 GRACE = 0.6  # seconds
 
 
-def stream_loss(logits: Tensor, streams: Streams, keywords: list[int], *, frame_rate: float,
-                background_weight: float) -> Tensor:
+def stream_loss(
+    logits: Tensor, streams: Streams, keywords: list[int], *, frame_rate: float, background_weight: float
+) -> Tensor:
     """Mean loss of a word, plus ``background_weight`` times the summed loss of the background for each word.
 
     Args:
@@ -45,8 +46,9 @@ def stream_loss(logits: Tensor, streams: Streams, keywords: list[int], *, frame_
         if last > n_frames or len(own) < hold:
             continue  # the stream ends before the decision has to be made
         losses.append(-F.avg_pool1d(own[None, None], hold, 1).max())
-        others = torch.logsumexp(log_p[row, _frame(start, frame_rate) : _frame(end + GRACE, frame_rate)]
-                                 [:, [*rest, target]], -1)
+        others = torch.logsumexp(
+            log_p[row, _frame(start, frame_rate) : _frame(end + GRACE, frame_rate)][:, [*rest, target]], -1
+        )
         losses.append(-background_weight * others.sum())
     n_words = max(1, len(streams.words))
     quiet = (silent * counted.to(silent.device)).sum() * background_weight

@@ -30,14 +30,16 @@ AROUND = 0.3  # seconds about a keyword that is said, where nothing is hard
 class StreamTraining:
     """Streams of one run."""
 
-    def __init__(self, segments: Segments, config: RunConfig, labels: Sequence[str],
-                 noises: Sequence[tuple[Tensor, float]]) -> None:
+    def __init__(
+        self, segments: Segments, config: RunConfig, labels: Sequence[str], noises: Sequence[tuple[Tensor, float]]
+    ) -> None:
         """config: with everything the data decides filled in; labels: names of the classes."""
         self.segments, self.config, self.noises = segments, config, noises
         segments.seconds = config.training.stream_seconds
         self.keywords = [k for k, label in enumerate(labels) if label not in (UNKNOWN, SILENCE)]
-        self.augment = replace(config.augment, splice=0.0, shift=0.0, speed=0.0, mixup=0.0, true_rate=0.0,
-                               noise_snr=NOISE_SNR)
+        self.augment = replace(
+            config.augment, splice=0.0, shift=0.0, speed=0.0, mixup=0.0, true_rate=0.0, noise_snr=NOISE_SNR
+        )
 
     def loss(self, model: nn.Module, generator: torch.Generator) -> Tensor:
         """Of the next streams; everything random comes from the generator."""
@@ -45,16 +47,18 @@ class StreamTraining:
         rng = np.random.default_rng(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
         streams = self.segments.draw(rng, training.stream_batch)
         if self.config.augment.speed > 0:
-            streams = faster(streams, 1.0 + rng.uniform(-1.0, 1.0, len(streams.x)) * self.config.augment.speed,
-                             self.segments.rate)
+            streams = faster(
+                streams, 1.0 + rng.uniform(-1.0, 1.0, len(streams.x)) * self.config.augment.speed, self.segments.rate
+            )
         N, L = streams.x.shape
         rates = torch.full((N,), self.segments.rate, dtype=torch.float64)
         batch = Batch(streams.x[..., None], torch.full((N,), L), torch.zeros(N, dtype=torch.int64), rates)
         batch = augment(batch, self.augment, generator, noises=self.noises)
         features = model.features(batch.x.to(generator.device))
         logits = model.head.frames(features.x, step_rescale=features.step_rescale)
-        return stream_loss(logits, streams, self.keywords, frame_rate=model.front.frame_rate,
-                           background_weight=training.stream_silence)
+        return stream_loss(
+            logits, streams, self.keywords, frame_rate=model.front.frame_rate, background_weight=training.stream_silence
+        )
 
     @torch.no_grad()
     def listen(self, model: nn.Module) -> None:
@@ -66,8 +70,11 @@ class StreamTraining:
             if len(sound) < self.segments.rate:
                 continue
             heard = model.frame_logits(sound[None, :, None]).float().softmax(-1)[0][:, self.keywords].amax(-1)
-            hard += [(k, at) for at in peaks(heard.numpy(), model.front.frame_rate)
-                     if not any(start - AROUND < at < end + AROUND for start, end in talk.said)]
+            hard += [
+                (k, at)
+                for at in peaks(heard.numpy(), model.front.frame_rate)
+                if not any(start - AROUND < at < end + AROUND for start, end in talk.said)
+            ]
         model.train(was)
         self.segments.hard = hard
 

@@ -29,8 +29,15 @@ from kws_s5.training.streams import StreamTraining
 class Task(pl.LightningModule):
     """Trains ``model`` for ``objective``; ``progress`` says where the run is and travels in its checkpoints."""
 
-    def __init__(self, model: nn.Module, objective: Objective, config: RunConfig, splits: Splits, *,
-                 progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        config: RunConfig,
+        splits: Splits,
+        *,
+        progress: Progress | None = None,
+    ) -> None:
         """config: with everything the data decides filled in."""
         super().__init__()
         self.model, self.objective, self.config, self.splits = model, objective, config, splits
@@ -56,8 +63,13 @@ class Task(pl.LightningModule):
         if self.batches is None:
             training, dataset = self.config.training, self.splits.train
             batches = TrainBatches(
-                len(dataset), batch_size=training.batch_size, seed=training.seed, rank=self.trainer.global_rank,
-                world_size=self.trainer.world_size, classes=classes_of(dataset) if training.balanced else None)
+                len(dataset),
+                batch_size=training.batch_size,
+                seed=training.seed,
+                rank=self.trainer.global_rank,
+                world_size=self.trainer.world_size,
+                classes=classes_of(dataset) if training.balanced else None,
+            )
             self.batches = EpochLoader(dataset, batches, n_workers=training.n_workers)
         self.batches.set_epoch(self.progress.epoch, start=self.progress.batch)
         return self.batches
@@ -65,8 +77,12 @@ class Task(pl.LightningModule):
     def val_dataloader(self) -> DataLoader:
         """This process's share of ``evaluated``, every example once."""
         training = self.config.training
-        shard = Shard(len(self.evaluated), batch_size=training.batch_size, rank=self.trainer.global_rank,
-                      world_size=self.trainer.world_size)
+        shard = Shard(
+            len(self.evaluated),
+            batch_size=training.batch_size,
+            rank=self.trainer.global_rank,
+            world_size=self.trainer.world_size,
+        )
         return loader(self.evaluated, shard, n_workers=training.n_workers)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -91,13 +107,20 @@ class Task(pl.LightningModule):
         """Loss of one batch, with this step's learning rate and random numbers."""
         progress, optim = self.progress, self.config.optim
         warmup = round(optim.warmup_epochs * self.batches.n_batches)
-        set_learning_rates(self.optimizers(use_pl_optimizer=False), optim, step=progress.step, n_steps=self.n_steps,
-                           warmup=warmup)
+        set_learning_rates(
+            self.optimizers(use_pl_optimizer=False), optim, step=progress.step, n_steps=self.n_steps, warmup=warmup
+        )
         seed = step_seed(self.config.training.seed, progress.step, self.global_rank)
         torch.manual_seed(seed)
         generator = torch.Generator(self.device).manual_seed(seed)
-        batch = augment(batch, self.config.augment, generator, noises=self.splits.noises,
-                        n_classes=self.splits.n_outputs, labels=tuple(self.splits.labels))
+        batch = augment(
+            batch,
+            self.config.augment,
+            generator,
+            noises=self.splits.noises,
+            n_classes=self.splits.n_outputs,
+            labels=tuple(self.splits.labels),
+        )
         features = self.model.features(**model_inputs(batch, self.config.model.rate, device=self.device))
         outputs = self.objective.outputs(self.model, features)
         loss = self.objective.loss(outputs, batch)

@@ -17,15 +17,40 @@ FFMPEG = shutil.which("ffmpeg")
 pytestmark = pytest.mark.skipif(not FFMPEG, reason="needs ffmpeg")
 SECONDS = 1.3
 # suffix and ffmpeg's options; formats that change the length by their padding have the same in both readers
-OWN = [("wav", ["-c:a", codec]) for codec in ("pcm_u8", "pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_f64le",
-                                              "pcm_alaw", "pcm_mulaw")]
-OWN += [("w64", []), ("aiff", []), ("aiff", ["-c:a", "pcm_s24be"]), ("au", []), ("caf", []), ("flac", []),
-        ("oga", ["-c:a", "flac"]), ("wav", ["-rf64", "always"]), ("ogg", ["-c:a", "libvorbis"]),
-        ("opus", ["-c:a", "libopus"]), ("mp3", ["-c:a", "libmp3lame"]), ("mp3", ["-q:a", "5"]),
-        ("mp3", ["-c:a", "libmp3lame", "-write_xing", "0"]), ("mp3", ["-q:a", "5", "-write_xing", "0"]),
-        ("mp3", ["-write_xing", "0", "-id3v2_version", "0", "-write_id3v1", "1", "-metadata", "title=x"])]
-FOREIGN = [("m4a", []), ("mov", []), ("mp4", ["-movflags", "faststart"]), ("webm", ["-c:a", "libopus"]), ("mka", []),
-           ("wma", []), ("aac", []), ("ts", []), ("avi", []), ("wv", []), ("ac3", [])]
+OWN = [
+    ("wav", ["-c:a", codec])
+    for codec in ("pcm_u8", "pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_f64le", "pcm_alaw", "pcm_mulaw")
+]
+OWN += [
+    ("w64", []),
+    ("aiff", []),
+    ("aiff", ["-c:a", "pcm_s24be"]),
+    ("au", []),
+    ("caf", []),
+    ("flac", []),
+    ("oga", ["-c:a", "flac"]),
+    ("wav", ["-rf64", "always"]),
+    ("ogg", ["-c:a", "libvorbis"]),
+    ("opus", ["-c:a", "libopus"]),
+    ("mp3", ["-c:a", "libmp3lame"]),
+    ("mp3", ["-q:a", "5"]),
+    ("mp3", ["-c:a", "libmp3lame", "-write_xing", "0"]),
+    ("mp3", ["-q:a", "5", "-write_xing", "0"]),
+    ("mp3", ["-write_xing", "0", "-id3v2_version", "0", "-write_id3v1", "1", "-metadata", "title=x"]),
+]
+FOREIGN = [
+    ("m4a", []),
+    ("mov", []),
+    ("mp4", ["-movflags", "faststart"]),
+    ("webm", ["-c:a", "libopus"]),
+    ("mka", []),
+    ("wma", []),
+    ("aac", []),
+    ("ts", []),
+    ("avi", []),
+    ("wv", []),
+    ("ac3", []),
+]
 RATES, CHANNELS = (8000, 16000, 22050, 44100, 48000), (1, 2)
 
 
@@ -39,8 +64,9 @@ def voice(folder: Path, rate: int, channels: int) -> Path:
 
 def by_ffmpeg(path: Path, channels: int) -> np.ndarray:
     """Mean over the channels, as ffmpeg decodes them."""
-    raw = subprocess.run([FFMPEG, "-v", "error", "-i", path, "-map", "0:a:0", "-f", "f32le", "-"], capture_output=True,
-                         check=True).stdout
+    raw = subprocess.run(
+        [FFMPEG, "-v", "error", "-i", path, "-map", "0:a:0", "-f", "f32le", "-"], capture_output=True, check=True
+    ).stdout
     return np.frombuffer(raw, "<f4").reshape(-1, channels).mean(1)
 
 
@@ -62,8 +88,9 @@ def test_files_of_every_format_sound_as_ffmpeg_decodes_them(tmp_path: Path, rate
         if i >= len(OWN) and i % len(RATES) != RATES.index(rate):
             continue  # each foreign format at one rate: they start ffmpeg twice more
         path = tmp_path / f"{i}-{channels}.{suffix}"
-        run = subprocess.run([FFMPEG, "-v", "error", "-y", "-i", voice(tmp_path, rate, channels), *options, path],
-                             capture_output=True)
+        run = subprocess.run(
+            [FFMPEG, "-v", "error", "-y", "-i", voice(tmp_path, rate, channels), *options, path], capture_output=True
+        )
         if run.returncode or not path.stat().st_size:
             continue  # a codec that has no such rate, or is not in this ffmpeg
         audio, theirs = load_audio(path), by_ffmpeg(path, channels)
@@ -87,8 +114,9 @@ def _resampled(path: Path, rate: float) -> Path:
 def test_foreign_files_that_are_cut_are_told(tmp_path: Path, suffix: str) -> None:
     whole = tmp_path / f"whole.{suffix}"
     options = ["-movflags", "faststart"] if suffix == "m4a" else []
-    subprocess.run([FFMPEG, "-v", "error", "-stream_loop", "9", "-i", voice(tmp_path, 48000, 1), *options, whole],
-                   check=True)
+    subprocess.run(
+        [FFMPEG, "-v", "error", "-stream_loop", "9", "-i", voice(tmp_path, 48000, 1), *options, whole], check=True
+    )
     data = whole.read_bytes()
     for share in (0.0, 0.001, 0.5):
         (tmp_path / "cut").write_bytes(data[: round(share * len(data))])
@@ -101,8 +129,9 @@ def test_foreign_files_that_are_cut_are_told(tmp_path: Path, suffix: str) -> Non
 
 def test_a_file_cannot_make_ffmpeg_read_another(tmp_path: Path) -> None:
     secret = voice(tmp_path, 16000, 1)
-    for i, text in enumerate((f"#EXTM3U\n#EXTINF:1,\nfile://{secret}\n", f"ffconcat version 1.0\nfile '{secret}'\n",
-                              f"file '{secret}'\n")):
+    for i, text in enumerate(
+        (f"#EXTM3U\n#EXTINF:1,\nfile://{secret}\n", f"ffconcat version 1.0\nfile '{secret}'\n", f"file '{secret}'\n")
+    ):
         (tmp_path / f"list{i}.m4a").write_text(text)
         with pytest.raises(UserError, match="cannot be read as sound"):
             load_audio(tmp_path / f"list{i}.m4a")

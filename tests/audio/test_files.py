@@ -32,13 +32,27 @@ def tone(n: int = 4000, rate: float = RATE, hertz: float = 440.0, level: float =
     return (level * np.sin(2 * np.pi * hertz * np.arange(n) / rate)).astype(np.float32)
 
 
-@pytest.mark.parametrize(("name", "subtype", "tolerance"), [
-    ("a.wav", "PCM_U8", 2**-7), ("a.wav", "PCM_16", 2**-15), ("a.wav", "PCM_24", 2**-23), ("a.wav", "PCM_32", 1e-7),
-    ("a.wav", "FLOAT", 0), ("a.wav", "DOUBLE", 0), ("a.wav", "ALAW", 0.03), ("a.wav", "ULAW", 0.03),
-    ("a.flac", "PCM_16", 2**-15), ("a.flac", "PCM_24", 2**-23), ("a.ogg", "VORBIS", 0.05),
-    ("a.mp3", "MPEG_LAYER_III", 0.1),
-    ("a.aiff", "PCM_16", 2**-15), ("a.au", "PCM_16", 2**-15), ("a.w64", "PCM_16", 2**-15), ("a.caf", "PCM_16", 2**-15),
-])
+@pytest.mark.parametrize(
+    ("name", "subtype", "tolerance"),
+    [
+        ("a.wav", "PCM_U8", 2**-7),
+        ("a.wav", "PCM_16", 2**-15),
+        ("a.wav", "PCM_24", 2**-23),
+        ("a.wav", "PCM_32", 1e-7),
+        ("a.wav", "FLOAT", 0),
+        ("a.wav", "DOUBLE", 0),
+        ("a.wav", "ALAW", 0.03),
+        ("a.wav", "ULAW", 0.03),
+        ("a.flac", "PCM_16", 2**-15),
+        ("a.flac", "PCM_24", 2**-23),
+        ("a.ogg", "VORBIS", 0.05),
+        ("a.mp3", "MPEG_LAYER_III", 0.1),
+        ("a.aiff", "PCM_16", 2**-15),
+        ("a.au", "PCM_16", 2**-15),
+        ("a.w64", "PCM_16", 2**-15),
+        ("a.caf", "PCM_16", 2**-15),
+    ],
+)
 def test_every_format_reads_as_the_same_waveform(tmp_path: Path, name: str, subtype: str, tolerance: float) -> None:
     x = tone(16000)
     soundfile.write(tmp_path / name, x, RATE, subtype=subtype)
@@ -89,17 +103,33 @@ def test_short_pieces_of_many_channels_need_their_axis_told() -> None:
     assert mono(np.zeros((0,), np.float32)).shape == (0,)  # an empty piece of a stream is no error
 
 
-@pytest.mark.parametrize(("array", "rate", "told"), [
-    (tone(), None, "rate"), (tone(), 0, "2000"), (tone(), 1e9, "192000"), (tone(), float("nan"), "rate"),
-    (tone(), "16000", "rate"), (tone(), True, "rate"), (tone(0), RATE, "no samples"),
-    (np.zeros((3, 3), "f4"), RATE, "(3, 3)"),
-    (np.zeros((40, 50), "f4"), RATE, "channels"), (np.zeros((1, 2, 100), "f4"), RATE, "(L, channels)"),
-    (np.array([0.1, np.nan], "f4"), RATE, "NaN"), (np.array([0.1, -np.inf]), RATE, "NaN"),
-    (tone() * 20000, RATE, "32768"),
-    (np.zeros(9, "i8"), RATE, "int64"), (np.zeros(9, "c8"), RATE, "complex64"), (np.zeros(9, "?"), RATE, "bool"),
-    (np.array(["a", "b"]), RATE, "full scale"), ([[1.0], [2.0, 3.0]], RATE, "array"), ({"a": 1}, RATE, "array"),
-    (np.array(0.5), RATE, "()"), (None, RATE, "array"), (np.full(9, 1e300), RATE, "infinite"),
-])
+@pytest.mark.parametrize(
+    ("array", "rate", "told"),
+    [
+        (tone(), None, "rate"),
+        (tone(), 0, "2000"),
+        (tone(), 1e9, "192000"),
+        (tone(), float("nan"), "rate"),
+        (tone(), "16000", "rate"),
+        (tone(), True, "rate"),
+        (tone(0), RATE, "no samples"),
+        (np.zeros((3, 3), "f4"), RATE, "(3, 3)"),
+        (np.zeros((40, 50), "f4"), RATE, "channels"),
+        (np.zeros((1, 2, 100), "f4"), RATE, "(L, channels)"),
+        (np.array([0.1, np.nan], "f4"), RATE, "NaN"),
+        (np.array([0.1, -np.inf]), RATE, "NaN"),
+        (tone() * 20000, RATE, "32768"),
+        (np.zeros(9, "i8"), RATE, "int64"),
+        (np.zeros(9, "c8"), RATE, "complex64"),
+        (np.zeros(9, "?"), RATE, "bool"),
+        (np.array(["a", "b"]), RATE, "full scale"),
+        ([[1.0], [2.0, 3.0]], RATE, "array"),
+        ({"a": 1}, RATE, "array"),
+        (np.array(0.5), RATE, "()"),
+        (None, RATE, "array"),
+        (np.full(9, 1e300), RATE, "infinite"),
+    ],
+)
 def test_arrays_that_are_no_recording_are_refused_in_one_line(array: object, rate: object, told: str) -> None:
     with pytest.raises(UserError, match=".") as error:
         load_audio(array, rate)

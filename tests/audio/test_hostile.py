@@ -35,8 +35,14 @@ def encoded(format: str, subtype: str | None = None, x: np.ndarray = SOUND, rate
     return buffer.getvalue()
 
 
-def wav(x: bytes = SOUND.astype("<f4").tobytes(), *, channels: int = 1, rate: int = 16000, bits: int = 32,
-        claimed: int | None = None) -> bytes:
+def wav(
+    x: bytes = SOUND.astype("<f4").tobytes(),
+    *,
+    channels: int = 1,
+    rate: int = 16000,
+    bits: int = 32,
+    claimed: int | None = None,
+) -> bytes:
     """A wav file written by hand, so that any field can lie."""
     frame = channels * bits // 8
     head = struct.pack("<HHIIHH", 3, channels & 0xFFFF, rate, rate * frame & 0xFFFFFFFF, frame & 0xFFFF, bits)
@@ -46,9 +52,14 @@ def wav(x: bytes = SOUND.astype("<f4").tobytes(), *, channels: int = 1, rate: in
 
 
 def cut_files() -> Iterator[tuple[str, bytes]]:
-    for suffix, data, step, end in (("wav", encoded("WAV"), 1, 70), ("flac", encoded("FLAC"), 1, 100),
-                                    ("ogg", encoded("OGG"), 97, 4000), ("mp3", encoded("MP3"), 61, 1500),
-                                    ("aiff", encoded("AIFF"), 5, 80), ("caf", encoded("CAF"), 7, 80)):
+    for suffix, data, step, end in (
+        ("wav", encoded("WAV"), 1, 70),
+        ("flac", encoded("FLAC"), 1, 100),
+        ("ogg", encoded("OGG"), 97, 4000),
+        ("mp3", encoded("MP3"), 61, 1500),
+        ("aiff", encoded("AIFF"), 5, 80),
+        ("caf", encoded("CAF"), 7, 80),
+    ):
         for n in range(0, min(end, len(data) - 1), step):
             yield f"cut-{n}.{suffix}", data[:n]
         yield f"half.{suffix}", data[: len(data) // 2]
@@ -58,7 +69,7 @@ def wrong_fields() -> Iterator[tuple[str, bytes]]:
     good = encoded("WAV")
     for at in range(44):
         for value in (0x00, 0x7F, 0xFF):
-            yield f"byte-{at}-{value}.wav", good[:at] + bytes([value]) + good[at + 1:]
+            yield f"byte-{at}-{value}.wav", good[:at] + bytes([value]) + good[at + 1 :]
     for rate in (0, 1, 1999, 192_001, 2**31 - 1, 2**31, 2**32 - 1):
         yield f"rate-{rate}.wav", wav(rate=rate)
     for channels in (0, 33, 255, 1024, 1025, 65535):
@@ -90,11 +101,24 @@ def disguises() -> Iterator[tuple[str, bytes]]:
     rng = np.random.default_rng(0)
     noise = [rng.integers(0, 256, 3000, dtype=np.uint8).tobytes() for _ in range(12)]
     contents = [
-        b"hello, I am a text file\n" * 40, b"<!DOCTYPE html><html>404</html>", archive.getvalue(), b"\0" * 5000,
-        b"\xff" * 5000, b"\x89PNG\r\n\x1a\n" + noise[0], b"ID3\x03\0\0\0\0\x7f\x7f" + noise[1],
-        b"version https://git-lfs", b"RIFF\xff\xff\xff\xffWAVE" + noise[2], b"OggS" + noise[3], b"fLaC" + noise[4],
-        b"FORM\0\0\0\0AIFF" + noise[5], b".snd" + noise[6], b"RIFX" + noise[7], b"RF64" + noise[8],
-        b"caff" + noise[9], b"NIST_1A\n   1024\n" + noise[10], b"\xff\xfb\x90\x00" * 500,
+        b"hello, I am a text file\n" * 40,
+        b"<!DOCTYPE html><html>404</html>",
+        archive.getvalue(),
+        b"\0" * 5000,
+        b"\xff" * 5000,
+        b"\x89PNG\r\n\x1a\n" + noise[0],
+        b"ID3\x03\0\0\0\0\x7f\x7f" + noise[1],
+        b"version https://git-lfs",
+        b"RIFF\xff\xff\xff\xffWAVE" + noise[2],
+        b"OggS" + noise[3],
+        b"fLaC" + noise[4],
+        b"FORM\0\0\0\0AIFF" + noise[5],
+        b".snd" + noise[6],
+        b"RIFX" + noise[7],
+        b"RF64" + noise[8],
+        b"caff" + noise[9],
+        b"NIST_1A\n   1024\n" + noise[10],
+        b"\xff\xfb\x90\x00" * 500,
         b"Creative Voice File\x1a" + noise[11],
     ]
     for i, content in enumerate(contents):
@@ -103,13 +127,22 @@ def disguises() -> Iterator[tuple[str, bytes]]:
 
 
 GOOD = {
-    "24-bit.wav": encoded("WAV", "PCM_24"), "float64.wav": encoded("WAV", "DOUBLE"),
+    "24-bit.wav": encoded("WAV", "PCM_24"),
+    "float64.wav": encoded("WAV", "DOUBLE"),
     "a-law.wav": encoded("WAV", "ALAW"),
-    "8-bit.wav": encoded("WAV", "PCM_U8"), "adpcm.wav": encoded("WAV", "IMA_ADPCM"), "wavex.wav": encoded("WAVEX"),
-    "rf64.wav": encoded("RF64"), "big.aiff": encoded("AIFF", "PCM_32"), "192k.flac": encoded("FLAC", rate=192_000),
-    "2k.wav": encoded("WAV", rate=2000), "32-channels.wav": encoded("WAV", x=np.repeat(SOUND[:, None], 32, axis=1)),
-    "one-sample.wav": encoded("WAV", x=SOUND[50:51]), "piped.wav": wav(claimed=0xFFFFFFFF), "no-suffix": encoded("WAV"),
-    "flac-named.wav": encoded("FLAC"), "line\nbreak.wav": encoded("WAV"),
+    "8-bit.wav": encoded("WAV", "PCM_U8"),
+    "adpcm.wav": encoded("WAV", "IMA_ADPCM"),
+    "wavex.wav": encoded("WAVEX"),
+    "rf64.wav": encoded("RF64"),
+    "big.aiff": encoded("AIFF", "PCM_32"),
+    "192k.flac": encoded("FLAC", rate=192_000),
+    "2k.wav": encoded("WAV", rate=2000),
+    "32-channels.wav": encoded("WAV", x=np.repeat(SOUND[:, None], 32, axis=1)),
+    "one-sample.wav": encoded("WAV", x=SOUND[50:51]),
+    "piped.wav": wav(claimed=0xFFFFFFFF),
+    "no-suffix": encoded("WAV"),
+    "flac-named.wav": encoded("FLAC"),
+    "line\nbreak.wav": encoded("WAV"),
 }
 BROKEN = dict([*cut_files(), *wrong_fields(), *bad_sound(), *disguises()])
 
@@ -151,8 +184,13 @@ def test_broken_files_are_read_rightly_or_refused_in_one_line(kind: object, tmp_
         assert all(name.endswith(".ogg") for name in read)
     if kind is wrong_fields:
         assert {name for name in read if not name.startswith("byte-")} <= {
-            "bits-33.wav", "claims-0.wav", "claims-1.wav", "claims-2147483647.wav", "claims-2147483648.wav",
-            "claims-4294967295.wav"}
+            "bits-33.wav",
+            "claims-0.wav",
+            "claims-1.wav",
+            "claims-2147483647.wav",
+            "claims-2147483648.wav",
+            "claims-4294967295.wav",
+        }
 
 
 @pytest.mark.parametrize("name", GOOD, ids=[name.replace("\n", "_") for name in GOOD])
@@ -215,12 +253,14 @@ def test_random_damage_is_read_or_refused(format: str, monkeypatch: pytest.Monke
     good = encoded(format)
 
     @settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(st.lists(st.tuples(st.integers(0, len(good) - 1), st.binary(min_size=1, max_size=6)), min_size=1,
-                    max_size=8), st.integers(0, len(good)))
+    @given(
+        st.lists(st.tuples(st.integers(0, len(good) - 1), st.binary(min_size=1, max_size=6)), min_size=1, max_size=8),
+        st.integers(0, len(good)),
+    )
     def check(damage: list[tuple[int, bytes]], cut: int) -> None:
         data = bytearray(good)
         for at, wrong in damage:
-            data[at: at + len(wrong)] = wrong
+            data[at : at + len(wrong)] = wrong
         try:
             audio = load_audio(bytes(data[: cut or None]))
             assert len(audio.waveform) and np.isfinite(audio.waveform).all()

@@ -15,8 +15,18 @@ def test_levels_of_a_sine_are_those_of_the_book() -> None:
     assert peak(np.array([-0.7, 0.2], np.float32)) == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize(("level", "told"), [(0.0, "digital silence"), (-80, "very quiet"), (-51, "very quiet"),
-                                             (-49, ""), (-20, ""), (0, ""), (20, "clipped")])
+@pytest.mark.parametrize(
+    ("level", "told"),
+    [
+        (0.0, "digital silence"),
+        (-80, "very quiet"),
+        (-51, "very quiet"),
+        (-49, ""),
+        (-20, ""),
+        (0, ""),
+        (20, "clipped"),
+    ],
+)
 @pytest.mark.parametrize("block", [100, 4000, 16000])
 def test_one_line_says_what_is_wrong_with_the_level(level: float, told: str, block: int) -> None:
     x = np.sin(2 * np.pi * np.arange(16000) / 163.7).astype(np.float32)

@@ -88,11 +88,19 @@ def test_blocks_come_as_soon_as_there_is_sound() -> None:
     assert len(next(pipe.blocks)) == 160  # not the 1,280 samples of a whole block
 
 
-@pytest.mark.parametrize(("data", "what"), [
-    (b"", "is empty"), (b"hello, this is no sound", "need --rate"), (b"RIFF\0\0\0\0WAVE", "without samples"),
-    (b"RIFF\0\0\0\0WAVE" + b"junk" + struct.pack("<I", 1 << 31), "without samples"),
-    (b"RIFF\0\0\0\0WAVEfmt " + struct.pack("<IHHIIHH", 16, 17, 1, 16000, 16000, 1, 4) + b"data\0\0\0\0", "format 17"),
-])
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"", "is empty"),
+        (b"hello, this is no sound", "need --rate"),
+        (b"RIFF\0\0\0\0WAVE", "without samples"),
+        (b"RIFF\0\0\0\0WAVE" + b"junk" + struct.pack("<I", 1 << 31), "without samples"),
+        (
+            b"RIFF\0\0\0\0WAVEfmt " + struct.pack("<IHHIIHH", 16, 17, 1, 16000, 16000, 1, 4) + b"data\0\0\0\0",
+            "format 17",
+        ),
+    ],
+)
 def test_what_is_no_sound_is_one_line(data: bytes, what: str) -> None:
     with pytest.raises(UserError, match=what):
         open_pipe(Dripping(data, 5))
@@ -105,8 +113,16 @@ def test_raw_formats_that_cannot_be_are_refused(options: dict) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="no ffmpeg here")
-@pytest.mark.parametrize(("suffix", "options"), [("flac", []), ("mp3", []), ("ogg", []), ("webm", ["-c:a", "libopus"]),
-                                                 ("m4a", ["-movflags", "frag_keyframe+empty_moov"])])
+@pytest.mark.parametrize(
+    ("suffix", "options"),
+    [
+        ("flac", []),
+        ("mp3", []),
+        ("ogg", []),
+        ("webm", ["-c:a", "libopus"]),
+        ("m4a", ["-movflags", "frag_keyframe+empty_moov"]),
+    ],
+)
 def test_other_formats_come_through_an_installed_ffmpeg(tmp_path, suffix: str, options: list[str]) -> None:
     (tmp_path / "a.wav").write_bytes(wav("PCM_16"))
     made = tmp_path / f"a.{suffix}"

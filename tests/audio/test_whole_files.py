@@ -28,18 +28,40 @@ def encoded(format: str, subtype: str | None = None, x: np.ndarray | None = None
     return buffer.getvalue()
 
 
-def wav(size: int | None = None, *, x: np.ndarray | None = None, bits: int = 16, channels: int = 1, tail: bytes = b"",
-        head: bytes = b"") -> bytes:
+def wav(
+    size: int | None = None,
+    *,
+    x: np.ndarray | None = None,
+    bits: int = 16,
+    channels: int = 1,
+    tail: bytes = b"",
+    head: bytes = b"",
+) -> bytes:
     """A wav file written by hand, whose size field may lie."""
     x = np.repeat((sweep() if x is None else x)[:, None], channels, 1)
     whole = np.rint(x.astype(np.float64) * (2 ** (bits - 1) - 1)).astype("<i4")
-    sound = whole.tobytes() if bits == 32 else whole.astype("<i2").tobytes() if bits == 16 else \
-        np.ascontiguousarray(whole.view("u1").reshape(-1, 4)[:, :3]).tobytes()
+    sound = (
+        whole.tobytes()
+        if bits == 32
+        else whole.astype("<i2").tobytes()
+        if bits == 16
+        else np.ascontiguousarray(whole.view("u1").reshape(-1, 4)[:, :3]).tobytes()
+    )
     frame = channels * bits // 8
     fmt = struct.pack("<HHIIHH", 1, channels, RATE, RATE * frame, frame, bits)
     n = len(sound) if size is None else size
-    return b"RIFF" + struct.pack("<I", (36 + n) & 0xFFFFFFFF) + b"WAVE" + head + b"fmt \x10\0\0\0" + fmt + b"data" + \
-        struct.pack("<I", n & 0xFFFFFFFF) + sound + tail
+    return (
+        b"RIFF"
+        + struct.pack("<I", (36 + n) & 0xFFFFFFFF)
+        + b"WAVE"
+        + head
+        + b"fmt \x10\0\0\0"
+        + fmt
+        + b"data"
+        + struct.pack("<I", n & 0xFFFFFFFF)
+        + sound
+        + tail
+    )
 
 
 def blocks_of(source: object) -> tuple[np.ndarray, str, list[str]]:
@@ -58,8 +80,15 @@ def blocks_of(source: object) -> tuple[np.ndarray, str, list[str]]:
 @pytest.mark.parametrize("tail", [b"", b"LIST\x04\0\0\0INFO"])
 def test_wav_is_read_to_its_end_whatever_its_size_field_says(size: str, bits: int, channels: int, tail: bytes) -> None:
     n = 30_000 * channels * bits // 8
-    field = {"zero": 0, "half": n // 2 // (channels * bits) * channels * bits, "wrapped": 1234 * channels * bits,
-             "plus 16": n + 16, "plus 44": n + 44, "unknown": 0xFFFFFFFF, "streaming": 0x7FFFFFFF}[size]
+    field = {
+        "zero": 0,
+        "half": n // 2 // (channels * bits) * channels * bits,
+        "wrapped": 1234 * channels * bits,
+        "plus 16": n + 16,
+        "plus 44": n + 44,
+        "unknown": 0xFFFFFFFF,
+        "streaming": 0x7FFFFFFF,
+    }[size]
     if tail and field >= n:
         pytest.skip("a size that covers the tail makes it sound")
     x, error, notes = blocks_of(wav(field, bits=bits, channels=channels, tail=tail))
@@ -67,8 +96,16 @@ def test_wav_is_read_to_its_end_whatever_its_size_field_says(size: str, bits: in
     assert (size in ("half", "wrapped")) == bool(notes) and "\n" not in "".join(notes)
 
 
-@pytest.mark.parametrize("tail", [b"LIST\x04\0\0\0INFO", b"id3 \x02\0\0\0ab", b"bext\x08\0\0\0abcdefgh" * 3,
-                                  b"TAG" + bytes(125), b"ID3\x04" + bytes(40)])
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"LIST\x04\0\0\0INFO",
+        b"id3 \x02\0\0\0ab",
+        b"bext\x08\0\0\0abcdefgh" * 3,
+        b"TAG" + bytes(125),
+        b"ID3\x04" + bytes(40),
+    ],
+)
 def test_chunks_and_tags_behind_the_sound_are_not_heard(tail: bytes) -> None:
     assert len(load_audio(wav(tail=tail)).waveform) == 30_000 and load_audio(wav(tail=tail)).notes == ()
 
@@ -94,11 +131,19 @@ def test_wav_of_more_than_four_gigabytes_is_heard_where_its_size_wrapped(tmp_pat
     os.unlink(tmp_path / "wrapped.wav")
 
 
-@pytest.mark.parametrize("make", [lambda: wav(60_000 + 4000), lambda: encoded("FLAC")[:-2000],
-                                  lambda: encoded("MP3")[:-2000],
-                                  lambda: encoded("OGG", x=sweep(200_000, 48000))[:-2000],
-                                  lambda: encoded("AIFF")[:-2000], lambda: encoded("W64")[:-2000],
-                                  lambda: encoded("AU")[:-2000], lambda: encoded("RF64")[:-2000]])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: wav(60_000 + 4000),
+        lambda: encoded("FLAC")[:-2000],
+        lambda: encoded("MP3")[:-2000],
+        lambda: encoded("OGG", x=sweep(200_000, 48000))[:-2000],
+        lambda: encoded("AIFF")[:-2000],
+        lambda: encoded("W64")[:-2000],
+        lambda: encoded("AU")[:-2000],
+        lambda: encoded("RF64")[:-2000],
+    ],
+)
 def test_cut_files_give_what_is_there_and_then_say_so(make: object) -> None:
     x, error, _ = blocks_of(make())
     assert "cut short" in error and "\n" not in error and len(x) >= 0.3 * 30_000
@@ -161,8 +206,9 @@ def test_sizes_that_were_never_written_are_found_from_the_file(format: str) -> N
     assert error == "" and np.array_equal(x[: len(expected)], expected) and len(x) <= len(expected) + 2
 
 
-def test_foreign_formats_without_ffmpeg_are_refused_with_the_way_out(tmp_path: Path,
-                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_formats_without_ffmpeg_are_refused_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ffmpeg, "installed", lambda: "")
     for head, told in ((b"\0\0\0\x20ftypM4A ", "m4a"), (b"\x1a\x45\xdf\xa3", "webm"), (b"#!AMR\n", "AMR")):
         (tmp_path / "memo").write_bytes(head + bytes(500))

@@ -15,8 +15,17 @@ from kws_s5.ops import switch
 def test_a_round_gives_times_of_every_contestant_and_a_table():
     found = [contestants.build(name) for name in ("ours, compiled", "ours, portable")]
     times = cpu.compare(found, N=1, L=400, rounds=1)
-    text = cpu.report({"batch": 1, "length": 400, "rounds": 1, "machine": cpu.machine(1), "ms_per_clip": times,
-                       "peak_mb_per_clip": {}, "us_per_step": {}})
+    text = cpu.report(
+        {
+            "batch": 1,
+            "length": 400,
+            "rounds": 1,
+            "machine": cpu.machine(1),
+            "ms_per_clip": times,
+            "peak_mb_per_clip": {},
+            "us_per_step": {},
+        }
+    )
     assert all(value > 0 for kinds in times.values() for value in kinds.values())
     assert all(f"| {name} |" in text for name in times)
 

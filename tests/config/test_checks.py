@@ -25,8 +25,13 @@ from kws_s5.recipes.registry import RECIPES
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_no_float_of_a_run_may_be_nan_or_infinite(value: float) -> None:
     """Set past the fields' own checks, one at a time."""
-    parts = {"model": ModelConfig(front=BankFront()), "data": KeywordData(), "augment": AugmentConfig(),
-             "optim": OptimConfig(), "training": TrainingConfig()}
+    parts = {
+        "model": ModelConfig(front=BankFront()),
+        "data": KeywordData(),
+        "augment": AugmentConfig(),
+        "optim": OptimConfig(),
+        "training": TrainingConfig(),
+    }
     model = parts["model"]
     parts |= {"model.front": model.front, "model.mixer": model.mixer, "model.head": model.head}
     tried = 0
@@ -46,8 +51,11 @@ def test_no_float_of_a_run_may_be_nan_or_infinite(value: float) -> None:
 
 
 def test_options_that_had_no_check_of_their_own_are_checked() -> None:
-    for model in (ModelConfig(front=BankFront(gain=math.nan)), ModelConfig(front=LogMelFront(floor=math.inf)),
-                  ModelConfig(rate=math.nan)):
+    for model in (
+        ModelConfig(front=BankFront(gain=math.nan)),
+        ModelConfig(front=LogMelFront(floor=math.inf)),
+        ModelConfig(rate=math.nan),
+    ):
         with pytest.raises(UserError, match="^model"):
             RunConfig(model=model)
     with pytest.raises(UserError, match="optim.lr = inf"):

@@ -16,13 +16,46 @@ from kws_s5.recipes.pendulum import pendulum_gru
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "before_mixers"
 # the model section of runs as the version before mixers wrote them, front and head left out
-SSM = {"kind": "SSMConfig", "ssm_size": 128, "blocks": 8, "C_init": "trunc_standard_normal", "discretization": "zoh",
-       "dt_min": 0.01, "dt_max": 0.5, "conj_sym": True, "bidirectional": False, "eigenvalues": "exp"}
-CNN = {"d_model": 192, "n_layers": 6, "ssm": SSM, "activation": "half_glu1", "norm": "batch", "prenorm": True,
-       "ssm_norm": False, "norm_momentum": 0.95, "dropout": 0.05, "n_outputs": 0, "rate": 0.0, "cell": "conv"}
-GRU = {"d_model": 30, "n_layers": 2, "ssm": SSM | {"ssm_size": 16, "dt_max": 0.1, "eigenvalues": "free"},
-       "activation": "half_glu2", "norm": "layer", "prenorm": False, "ssm_norm": False, "norm_momentum": 0.95,
-       "dropout": 0.0, "n_outputs": 0, "rate": 0.0, "cell": "gru"}
+SSM = {
+    "kind": "SSMConfig",
+    "ssm_size": 128,
+    "blocks": 8,
+    "C_init": "trunc_standard_normal",
+    "discretization": "zoh",
+    "dt_min": 0.01,
+    "dt_max": 0.5,
+    "conj_sym": True,
+    "bidirectional": False,
+    "eigenvalues": "exp",
+}
+CNN = {
+    "d_model": 192,
+    "n_layers": 6,
+    "ssm": SSM,
+    "activation": "half_glu1",
+    "norm": "batch",
+    "prenorm": True,
+    "ssm_norm": False,
+    "norm_momentum": 0.95,
+    "dropout": 0.05,
+    "n_outputs": 0,
+    "rate": 0.0,
+    "cell": "conv",
+}
+GRU = {
+    "d_model": 30,
+    "n_layers": 2,
+    "ssm": SSM | {"ssm_size": 16, "dt_max": 0.1, "eigenvalues": "free"},
+    "activation": "half_glu2",
+    "norm": "layer",
+    "prenorm": False,
+    "ssm_norm": False,
+    "norm_momentum": 0.95,
+    "dropout": 0.0,
+    "n_outputs": 0,
+    "rate": 0.0,
+    "cell": "gru",
+}
 
 
 def written_then(run: RunConfig, model: dict) -> RunConfig:
@@ -34,8 +67,9 @@ def written_then(run: RunConfig, model: dict) -> RunConfig:
 
 def test_the_baselines_of_then_are_those_of_today() -> None:
     assert written_then(kws12_cnn(), CNN) == kws12_cnn()
-    assert written_then(pendulum_gru(), GRU).model == pendulum_gru().model.__class__(**{
-        **vars(pendulum_gru().model), "mixer": GRUMixer(), "activation": "none"})
+    assert written_then(pendulum_gru(), GRU).model == pendulum_gru().model.__class__(
+        **{**vars(pendulum_gru().model), "mixer": GRUMixer(), "activation": "none"}
+    )
 
 
 def test_the_options_of_s5_are_its_mixers() -> None:
@@ -46,10 +80,15 @@ def test_the_options_of_s5_are_its_mixers() -> None:
     assert isinstance(written_then(kws12(), s5).model.mixer, S5Mixer)
 
 
-@pytest.mark.parametrize(("change", "says"), [
-    ({"cell": "lstm"}, "unknown key 'cell'"), ({"ssm": {"future": 1}}, "unknown key 'future'"), ({"ssm": 3}, "mixer"),
-    ({"mixer": to_dict(ConvMixer())}, "unknown key"),
-])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"cell": "lstm"}, "unknown key 'cell'"),
+        ({"ssm": {"future": 1}}, "unknown key 'future'"),
+        ({"ssm": 3}, "mixer"),
+        ({"mixer": to_dict(ConvMixer())}, "unknown key"),
+    ],
+)
 def test_what_no_version_wrote_is_refused(change: dict, says: str) -> None:
     with pytest.raises(UserError, match=says) as caught:
         written_then(kws12(), {**CNN, "cell": "s5"} | change)
@@ -79,5 +118,6 @@ def test_a_model_of_then_saves_as_one_of_today(tmp_path: Path) -> None:
 def test_the_shipped_model_is_of_then_and_loads() -> None:
     _, description = read(SHIPPED / "commands12.safetensors")
     assert "mixer" not in description["config"]["model"]
-    assert load("commands12").config.model.mixer == S5Mixer(ssm_size=128, blocks=8, dt_min=0.01, dt_max=0.5,
-                                                            eigenvalues="exp")
+    assert load("commands12").config.model.mixer == S5Mixer(
+        ssm_size=128, blocks=8, dt_min=0.01, dt_max=0.5, eigenvalues="exp"
+    )

@@ -51,8 +51,10 @@ def test_configs_of_older_models_load_with_the_names_of_then() -> None:
         (lambda d: d["model"]["head"].update(window=0.0), "head.window = 0.0"),
         (lambda d: d["model"]["head"].update(window=1e7), "head.window"),
         (lambda d: d["model"]["head"].update(window=float("nan")), "head.window"),
-        (lambda d: d["model"].update(rate=192e3, head={"kind": "ClassHead", "frame_logits": True, "window": 60.0}),
-         "1048576 frames"),
+        (
+            lambda d: d["model"].update(rate=192e3, head={"kind": "ClassHead", "frame_logits": True, "window": 60.0}),
+            "1048576 frames",
+        ),
         (lambda d: d["model"].update(front={"kind": "BankFront", "frame_rate": 1e9}), "front.frame_rate"),
         (lambda d: d["model"].update(norm_momentum=5.0), "model.norm_momentum"),
         (lambda d: d["model"].update(norm_momentum=1.0), "model.norm_momentum"),

@@ -95,8 +95,10 @@ def test_names_that_mislead_are_refused(tmp_path, name):
     assert_refused(tmp_path / "a.tar", "name")
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE,
-                                  tarfile.GNUTYPE_SPARSE])
+@pytest.mark.parametrize(
+    "kind",
+    [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE],
+)
 @pytest.mark.parametrize("link", ["/etc/passwd", "../..", "good"])
 def test_links_and_devices_are_refused(tmp_path, kind, link):
     infos = entry("good"), entry("bad", kind=kind, link=link), entry("bad/x")
@@ -206,8 +208,9 @@ def test_altered_bytes_give_a_whole_folder_or_one_error(tmp_path, data):
     assert os.listdir(tmp_path) == ["fuzz"]
 
 
-@pytest.mark.parametrize("content", [b"", b"PK", b"PK\3\4", b"\x1f\x8b", b"not an archive", bytes(3), bytes(512),
-                                     bytes(1024), b"RIFF" * 300])
+@pytest.mark.parametrize(
+    "content", [b"", b"PK", b"PK\3\4", b"\x1f\x8b", b"not an archive", bytes(3), bytes(512), bytes(1024), b"RIFF" * 300]
+)
 def test_what_is_no_archive_gives_one_error(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
     assert_refused(tmp_path / "a", "fetch it again")

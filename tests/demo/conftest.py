@@ -13,6 +13,7 @@ import pytest
 
 COMMAND = [sys.executable, "-c", "import sys; from kws_s5.demo.cli import main; sys.exit(main())"]
 
+
 @dataclass
 class Demo:
     """A page that is being served."""
@@ -51,15 +52,31 @@ def demo(tmp_path_factory, make_tone_bundle):
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         threading.Thread(target=_count, args=(proxy, outside), daemon=True).start()
         address = f"http://127.0.0.1:{proxy.getsockname()[1]}"
-        environment = {**os.environ, "TMPDIR": str(temporary), "HOME": str(home), "OMP_NUM_THREADS": "1",
-                       "GRADIO_ANALYTICS_ENABLED": "True", "NO_PROXY": "127.0.0.1,localhost"}
+        environment = {
+            **os.environ,
+            "TMPDIR": str(temporary),
+            "HOME": str(home),
+            "OMP_NUM_THREADS": "1",
+            "GRADIO_ANALYTICS_ENABLED": "True",
+            "NO_PROXY": "127.0.0.1,localhost",
+        }
         environment |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"), address)
-        arguments = [str(models / "tones.safetensors"), str(models / "again.safetensors"), "--port", "0",
-                     "--seconds", str(Demo.seconds), "--megabytes", str(Demo.megabytes)]
+        arguments = [
+            str(models / "tones.safetensors"),
+            str(models / "again.safetensors"),
+            "--port",
+            "0",
+            "--seconds",
+            str(Demo.seconds),
+            "--megabytes",
+            str(Demo.megabytes),
+        ]
         process = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment, cwd=home)
         lines = []
-        url = next((word for line in process.stderr for word in lines.append(line) or line.split()
-                    if word.startswith("http")), "")
+        url = next(
+            (word for line in process.stderr for word in lines.append(line) or line.split() if word.startswith("http")),
+            "",
+        )
         assert url, "".join(lines)
         threading.Thread(target=lines.extend, args=(process.stderr,), daemon=True).start()
         try:

@@ -6,8 +6,15 @@ import pytest
 from kws_s5.audio.files import Audio
 from kws_s5.demo.degrade import AS_RECORDED, DEGRADATIONS
 
-RATES = {AS_RECORDED: 16000, "8 kHz decimated": 8000, "8 kHz band-limited": 8000, "8 kHz telephone": 8000,
-         "4 kHz": 4000, "11.025 kHz": 11025, "48 kHz": 48000}
+RATES = {
+    AS_RECORDED: 16000,
+    "8 kHz decimated": 8000,
+    "8 kHz band-limited": 8000,
+    "8 kHz telephone": 8000,
+    "4 kHz": 4000,
+    "11.025 kHz": 11025,
+    "48 kHz": 48000,
+}
 
 
 def tone(frequency, rate=16000, seconds=0.5):

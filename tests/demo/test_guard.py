@@ -37,23 +37,52 @@ def ask(path, *, folder="/nowhere", method="GET", pieces=(b"",), headers=(), roo
     return sent[0]["status"], dict(sent[0]["headers"]), body
 
 
-@pytest.mark.parametrize("path", ["/", "/config", "/theme.css", "/assets/index.js", f"{API}/info", f"{API}/queue/join",
-                                  f"{API}/queue/data", f"{API}/heartbeat/abc123", f"{API}/stream/0af/close"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/config",
+        "/theme.css",
+        "/assets/index.js",
+        f"{API}/info",
+        f"{API}/queue/join",
+        f"{API}/queue/data",
+        f"{API}/heartbeat/abc123",
+        f"{API}/stream/0af/close",
+    ],
+)
 def test_the_page_gets_what_it_needs(path):
     assert ask(path)[0] == 200
 
 
-@pytest.mark.parametrize("path", [
-    f"{API}/proxy=http://example.org/x", f"{API}/file=http://example.org/x", f"{API}/file=/etc/passwd",
-    f"{API}/file/etc/passwd", "/monitoring", f"{API}/vibe-code", f"{API}/process_recording", "/docs", "/openapi.json",
-    f"{API}/component_server", f"{API}/dev/reload", "/llms.txt", "/login", f"{API}/runs", "//etc/passwd",
-])
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{API}/proxy=http://example.org/x",
+        f"{API}/file=http://example.org/x",
+        f"{API}/file=/etc/passwd",
+        f"{API}/file/etc/passwd",
+        "/monitoring",
+        f"{API}/vibe-code",
+        f"{API}/process_recording",
+        "/docs",
+        "/openapi.json",
+        f"{API}/component_server",
+        f"{API}/dev/reload",
+        "/llms.txt",
+        "/login",
+        f"{API}/runs",
+        "//etc/passwd",
+    ],
+)
 def test_everything_else_is_refused(path):
     assert ask(path)[0] == 404
 
 
-@pytest.mark.parametrize("name", ["{0}/../secret", "{0}/link", "{0}/%2e%2e/secret", "{0}x/secret", "../secret", "x",
-                                  "{0}/\0", "{0}/%00", "\0"])
+@pytest.mark.parametrize(
+    "name",
+    ["{0}/../secret", "{0}/link", "{0}/%2e%2e/secret", "{0}x/secret", "../secret", "x", "{0}/\0", "{0}/%00", "\0"],
+)
 def test_only_files_inside_the_folder_are_served(tmp_path, name):
     folder = tmp_path / "inside"
     folder.mkdir()

@@ -99,12 +99,21 @@ def test_large_uploads_are_refused_and_leave_nothing(demo):
     assert sum(f.stat().st_size for f in demo.folder.rglob("*") if f.is_file()) <= before + demo.megabytes * 1e6
 
 
-@pytest.mark.parametrize("path", [
-    f"{API}/file=/etc/passwd", f"{API}/file=../../../../etc/passwd", f"{API}/file=%2e%2e/%2e%2e/etc/passwd",
-    f"{API}/file=%252fetc%252fpasswd", "/static/../../../../etc/passwd", "/assets/%2e%2e/%2e%2e/__init__.py",
-    f"{API}/file=C:/Windows/win.ini", f"{API}/file=https://example.org/x", f"{API}/proxy=http://127.0.0.1/x",
-    "/monitoring",
-])
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{API}/file=/etc/passwd",
+        f"{API}/file=../../../../etc/passwd",
+        f"{API}/file=%2e%2e/%2e%2e/etc/passwd",
+        f"{API}/file=%252fetc%252fpasswd",
+        "/static/../../../../etc/passwd",
+        "/assets/%2e%2e/%2e%2e/__init__.py",
+        f"{API}/file=C:/Windows/win.ini",
+        f"{API}/file=https://example.org/x",
+        f"{API}/proxy=http://127.0.0.1/x",
+        "/monitoring",
+    ],
+)
 def test_no_file_of_the_server_can_be_read(demo, path):
     host, port = demo.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as raw:  # no client that would tidy the path up
@@ -114,8 +123,17 @@ def test_no_file_of_the_server_can_be_read(demo, path):
     assert b"root:" not in answer
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "{model}", "../../etc/passwd", "http://127.0.0.1:1/x.wav",
-                                  "https://example.org/x.wav", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "{model}",
+        "../../etc/passwd",
+        "http://127.0.0.1:1/x.wav",
+        "https://example.org/x.wav",
+        "file:///etc/passwd",
+    ],
+)
 def test_a_request_cannot_name_a_file_that_was_not_uploaded(demo, path):
     path = path.format(model=demo.home.parent / "models" / "tones.safetensors")
     with visitor(demo) as http:

@@ -59,8 +59,15 @@ def heard(tone_bundle, tone_stream):
 
 def test_every_part_of_the_page_is_well_formed_and_escapes_labels(heard):
     bundle, study, live = heard
-    parts = [view.model_line(HOSTILE, bundle), view.study(study, top=8000), view.comparison(study, HOSTILE),
-             view.live_panel(live, 16000), view.live_log(live), view.notice(HOSTILE), view.hint(HOSTILE)]
+    parts = [
+        view.model_line(HOSTILE, bundle),
+        view.study(study, top=8000),
+        view.comparison(study, HOSTILE),
+        view.live_panel(live, 16000),
+        view.live_log(live),
+        view.notice(HOSTILE),
+        view.hint(HOSTILE),
+    ]
     for part in parts:
         tags = parsed(part)
         assert not [tag for tag, attributes in tags if "onerror" in attributes or attributes.get("src") == "x"]
@@ -86,7 +93,7 @@ def test_silence_and_single_samples_can_be_drawn(tone_bundle):
 def test_heat_is_a_picture_of_the_numbers():
     image = np.linspace(0, 1, 40).reshape(10, 4)
     tag = drawing.heat(image, low=0, high=1)
-    data = base64.b64decode(re.search("base64,([^\"]+)", tag).group(1))
+    data = base64.b64decode(re.search('base64,([^"]+)', tag).group(1))
     pixels = np.asarray(Image.open(io.BytesIO(data)).convert("L")).astype(int)
     assert pixels.shape == (4, 10)
     assert pixels[-1, 0] == pixels.min() and pixels[0, -1] == pixels.max()  # first channel and time: lower left

@@ -44,10 +44,22 @@ def make_bundle(tmp_path):
 
     def make(root, *, labels=("high", "low"), front=LinearFront(), **ssm):  # noqa: B008 - a frozen value
         torch.manual_seed(0)
-        data = KeywordData(root=str(root), seconds=SECONDS, cache=str(tmp_path / "cache"), rate=RATE,
-                           validation_percent=25.0, test_percent=25.0)
-        model = ModelConfig(d_model=6, n_layers=2, front=front, n_outputs=len(labels), rate=RATE,
-                            mixer=S5Mixer(ssm_size=8, blocks=1, **ssm))
+        data = KeywordData(
+            root=str(root),
+            seconds=SECONDS,
+            cache=str(tmp_path / "cache"),
+            rate=RATE,
+            validation_percent=25.0,
+            test_percent=25.0,
+        )
+        model = ModelConfig(
+            d_model=6,
+            n_layers=2,
+            front=front,
+            n_outputs=len(labels),
+            rate=RATE,
+            mixer=S5Mixer(ssm_size=8, blocks=1, **ssm),
+        )
         config = RunConfig(name="tiny", data=data, model=model)
         return Bundle(build_model(model).eval(), config, labels=labels, note="tones")
 

@@ -29,10 +29,19 @@ def test_the_default_report_has_both_rates_all_protocols_and_all_files(run, caps
     for words in ("decimate, rescale", "soxr HQ, rescale", "no rescale", "soxr HQ back", "16000", "8000"):
         assert words in text
     assert sorted(p.name for p in (run / "eval").iterdir()) == [
-        "accuracy_by_rate.png", "confusion.png", "predictions.csv", "results.json"]
+        "accuracy_by_rate.png",
+        "confusion.png",
+        "predictions.csv",
+        "results.json",
+    ]
     report = json.loads((run / "eval" / "results.json").read_text())
     assert [(row["rate"], row["step_rescale"]) for row in report["rows"]] == [
-        (16000, 1.0), (8000, 2.0), (8000, 2.0), (8000, 1.0), (8000, 1.0)]
+        (16000, 1.0),
+        (8000, 2.0),
+        (8000, 2.0),
+        (8000, 1.0),
+        (8000, 1.0),
+    ]
     for row in report["rows"]:
         assert 0 <= row["low"] <= row["accuracy"] <= row["high"] <= 1 and row["n"] == sum(map(sum, row["confusion"]))
         assert [entry["label"] for entry in row["per_class"]] == report["labels"] == ["high", "low"]
@@ -57,17 +66,37 @@ def test_recordings_at_8_khz_just_work(run, folder, tmp_path, capsys):
             save_wav(tmp_path / "phone" / word / f"{i}.wav", tone, 8000)
     report = report_of(capsys, run, "--data", tmp_path / "phone", "--out", tmp_path / "out")
     assert [(row["rate"], row["how"], row["treatment"]) for row in report["rows"]] == [
-        (8000, "native", "rescale"), (8000, "native", "none"), (8000, "native", "resample_back")]
+        (8000, "native", "rescale"),
+        (8000, "native", "none"),
+        (8000, "native", "resample_back"),
+    ]
     assert report["rows"][0]["n"] == 6 and (tmp_path / "out" / "results.json").is_file()
     assert report_of(capsys, run, tmp_path / "phone") == report  # by position; its place is beside the run's report
     assert (run / "eval-phone" / "results.json").is_file()
 
 
 def test_options_choose_the_rows(run, tmp_path, capsys):
-    report = report_of(capsys, run, "--rate", 8000, "--resampler", "decimate", "--rescale", "--interpolation", "hold",
-                       "linear", "--mask-modes", "--out", tmp_path / "a")
+    report = report_of(
+        capsys,
+        run,
+        "--rate",
+        8000,
+        "--resampler",
+        "decimate",
+        "--rescale",
+        "--interpolation",
+        "hold",
+        "linear",
+        "--mask-modes",
+        "--out",
+        tmp_path / "a",
+    )
     assert [(row["interpolation"], row["mask_modes"]) for row in report["rows"]] == [
-        ("hold", False), ("linear", False), ("hold", True), ("linear", True)]
+        ("hold", False),
+        ("linear", False),
+        ("hold", True),
+        ("linear", True),
+    ]
     report = report_of(capsys, run, "--rate", 8000, "--no-rescale", "--out", tmp_path / "b")
     assert [(row["how"], row["treatment"]) for row in report["rows"]] == [("decimate", "none"), ("soxr", "none")]
 
@@ -102,17 +131,20 @@ def test_long_sound_files_are_not_taken_for_heard_whole(run, tmp_path, capsys):
     assert "of 2.00 s were listened to; kws-scan" in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["nowhere"], "nowhere"),
-    (["{run}", "--data", "nowhere"], "no such folder"),
-    (["{run}", "--rate", "11025", "--resampler", "decimate"], "--resampler soxr"),
-    (["{run}", "--snr", "0", "--noise", "brown"], "white, pink or a folder"),
-    (["{run}", "--rate", "-5"], "rate"),
-    (["{run}", "--rate", "0"], "--rate"),
-    (["{run}", "--snr", "0", "--seed", "-1"], "--seed"),
-    (["{run}", "--out", "{run}/model.safetensors"], "is a file; name a folder"),
-    (["{run}", "no.wav"], "no.wav"),
-])
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["nowhere"], "nowhere"),
+        (["{run}", "--data", "nowhere"], "no such folder"),
+        (["{run}", "--rate", "11025", "--resampler", "decimate"], "--resampler soxr"),
+        (["{run}", "--snr", "0", "--noise", "brown"], "white, pink or a folder"),
+        (["{run}", "--rate", "-5"], "rate"),
+        (["{run}", "--rate", "0"], "--rate"),
+        (["{run}", "--snr", "0", "--seed", "-1"], "--seed"),
+        (["{run}", "--out", "{run}/model.safetensors"], "is a file; name a folder"),
+        (["{run}", "no.wav"], "no.wav"),
+    ],
+)
 def test_mistakes_are_one_line_and_status_2(run, capsys, arguments, words):
     assert main([argument.format(run=run) for argument in arguments]) == 2
     error = capsys.readouterr().err

@@ -20,14 +20,19 @@ def clips(folder, make_bundle):
 def direct(bundle, dataset, change, step_rescale):
     """Class of every clip, one at a time, by the model alone."""
     with torch.no_grad():
-        return torch.cat([bundle.model(change(dataset[i].x)[None], step_rescale=step_rescale).argmax(-1)
-                          for i in range(len(dataset))]).numpy()
+        return torch.cat(
+            [
+                bundle.model(change(dataset[i].x)[None], step_rescale=step_rescale).argmax(-1)
+                for i in range(len(dataset))
+            ]
+        ).numpy()
 
 
 def test_each_treatment_is_what_the_model_says_about_those_samples(clips):
     bundle, dataset = clips
-    native, rescale, control = evaluate(bundle, dataset, [
-        Condition(), Condition(8000, "decimate"), Condition(8000, "decimate", "none")], batch_size=5)
+    native, rescale, control = evaluate(
+        bundle, dataset, [Condition(), Condition(8000, "decimate"), Condition(8000, "decimate", "none")], batch_size=5
+    )
     assert (native.predicted == direct(bundle, dataset, lambda x: x, 1.0)).all()
     assert (rescale.predicted == direct(bundle, dataset, lambda x: x[::2], 2.0)).all()
     assert (control.predicted == direct(bundle, dataset, lambda x: x[::2], 1.0)).all()
@@ -38,8 +43,10 @@ def test_each_treatment_is_what_the_model_says_about_those_samples(clips):
 def test_batch_size_changes_nothing_but_the_speed(clips):
     bundle, dataset = clips
     counts = []
-    one, many = (evaluate(bundle, dataset, [Condition(8000, "decimate", snr=10.0)], batch_size=n,
-                          progress=counts.append)[0] for n in (1, 24))
+    one, many = (
+        evaluate(bundle, dataset, [Condition(8000, "decimate", snr=10.0)], batch_size=n, progress=counts.append)[0]
+        for n in (1, 24)
+    )
     assert (one.predicted == many.predicted).all()
     assert torch.allclose(torch.from_numpy(one.confidence), torch.from_numpy(many.confidence), atol=1e-5)
     assert sum(counts) == 48
@@ -61,21 +68,25 @@ def test_processes_change_nothing_but_the_speed(clips):
 def test_options_reach_every_layer_and_are_taken_back(clips):
     bundle, dataset = clips
     layers = [module for module in bundle.model.modules() if isinstance(module, S5SSM)]
-    with pytest.raises(RuntimeError), evaluation_options(bundle.model, Condition(8000, "decimate", mask_modes=True,
-                                                                                 interpolation="linear")):
+    with (
+        pytest.raises(RuntimeError),
+        evaluation_options(bundle.model, Condition(8000, "decimate", mask_modes=True, interpolation="linear")),
+    ):
         assert len(layers) == 2
         assert all(layer.interpolation == "linear" and layer.mask_above_nyquist for layer in layers)
         raise RuntimeError
     assert all(layer.interpolation == "hold" and not layer.mask_above_nyquist for layer in layers)
-    hold, linear = evaluate(bundle, dataset, [Condition(8000, "decimate"),
-                                              Condition(8000, "decimate", interpolation="linear")])
+    hold, linear = evaluate(
+        bundle, dataset, [Condition(8000, "decimate"), Condition(8000, "decimate", interpolation="linear")]
+    )
     assert (hold.confidence != linear.confidence).any()
 
 
 def test_linear_interpolation_is_nearer_to_the_training_rate_than_hold(clips):
     bundle, dataset = clips
-    native, hold, linear = evaluate(bundle, dataset, [
-        Condition(), Condition(8000, "soxr"), Condition(8000, "soxr", interpolation="linear")])
+    native, hold, linear = evaluate(
+        bundle, dataset, [Condition(), Condition(8000, "soxr"), Condition(8000, "soxr", interpolation="linear")]
+    )
     sure = [torch.from_numpy(r.confidence) * torch.from_numpy(r.predicted * 2 - 1) for r in (native, hold, linear)]
     assert (sure[2] - sure[0]).abs().mean() < (sure[1] - sure[0]).abs().mean()
 

@@ -19,7 +19,7 @@ def random(seed=0):
 def test_snr_is_the_ratio_of_the_powers_in_decibels(noise, snr):
     x = random(1).normal(size=16000).astype(np.float32) * 0.1
     added = add_noise(x, RATE, noise, snr=snr, random=random()).astype(np.float64) - x
-    assert 10 * np.log10(np.mean(x.astype(np.float64)**2) / np.mean(added**2)) == pytest.approx(snr, abs=0.01)
+    assert 10 * np.log10(np.mean(x.astype(np.float64) ** 2) / np.mean(added**2)) == pytest.approx(snr, abs=0.01)
 
 
 def test_the_same_seed_gives_the_same_noise():
@@ -29,7 +29,7 @@ def test_the_same_seed_gives_the_same_noise():
 
 
 def test_pink_noise_has_equal_power_in_every_octave():
-    spectrum = np.abs(np.fft.rfft(Pink()(1 << 18, RATE, random())))**2
+    spectrum = np.abs(np.fft.rfft(Pink()(1 << 18, RATE, random()))) ** 2
     frequency = np.fft.rfftfreq(1 << 18, 1 / RATE)
     octaves = [spectrum[(frequency >= f) & (frequency < 2 * f)].sum() for f in (100, 400, 1600)]
     assert np.allclose(octaves, octaves[0], rtol=0.1)
@@ -67,4 +67,4 @@ def test_a_recording_of_almost_only_silence_is_always_heard_the_same_way_each_ti
     for seed in range(20):
         first, again = (add_noise(clip, RATE, noise, snr=0.0, random=random(seed)) - clip for _ in range(2))
         assert np.array_equal(first, again)
-        assert 10 * np.log10(np.mean(first.astype(np.float64)**2) / 0.01) == pytest.approx(0.0, abs=0.01)
+        assert 10 * np.log10(np.mean(first.astype(np.float64) ** 2) / 0.01) == pytest.approx(0.0, abs=0.01)

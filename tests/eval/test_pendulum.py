@@ -112,8 +112,9 @@ def test_the_standard_error_comes_from_the_spread_over_sequences() -> None:
 @pytest.mark.parametrize("recipe", [recipes.pendulum_drop, recipes.pendulum_append, recipes.pendulum_gru])
 def test_every_variant_is_judged_on_every_condition(recipe, config: RunConfig) -> None:
     run = recipe()
-    bundle = untrained(replace(run, data=replace(config.data, use_dt=run.data.use_dt),
-                               model=replace(run.model, n_outputs=2)))
+    bundle = untrained(
+        replace(run, data=replace(config.data, use_dt=run.data.use_dt), model=replace(run.model, n_outputs=2))
+    )
     rows = pendulum.evaluate(bundle, recordings(config.data)["test"])
     assert len(rows) == 8 + 2 * 3 and all(np.isfinite(row["mse"]) for row in rows)
 
@@ -144,8 +145,16 @@ def test_the_command_writes_table_numbers_and_plots(bundle: Bundle, config: RunC
 
 def test_finished_runs_tell_what_training_gave(tmp_path) -> None:
     for seed, mse in ((0, 0.003), (1, 0.005)):
-        results = {"name": "pendulum", "seed": seed, "chosen": "epoch 9", "epochs": 10, "n_parameters": 15820,
-                   "seconds": 40.0, "validation": {"mse": mse}, "test": {"mse": 2 * mse}}
+        results = {
+            "name": "pendulum",
+            "seed": seed,
+            "chosen": "epoch 9",
+            "epochs": 10,
+            "n_parameters": 15820,
+            "seconds": 40.0,
+            "validation": {"mse": mse},
+            "test": {"mse": 2 * mse},
+        }
         (tmp_path / str(seed)).mkdir()
         (tmp_path / str(seed) / "results.json").write_text(json.dumps(results))
     runs = [training(str(tmp_path / name)) for name in ("0", "1", "2")]

@@ -35,13 +35,22 @@ def test_the_pendulum_is_judged_by_its_squared_error_from_the_command_line(tmp_p
     torch.manual_seed(0)
     data = PendulumData(n_train=2, n_validation=2, n_test=3, n_frames=8, n_observed=5, cache=str(tmp_path / "cache"))
     splits = build(data)
-    model = ModelConfig(d_model=4, n_layers=1, front=FrameFront(), head=GaussianHead(hidden=4), norm="layer",
-                        n_outputs=splits.n_outputs, mixer=SSM)
+    model = ModelConfig(
+        d_model=4,
+        n_layers=1,
+        front=FrameFront(),
+        head=GaussianHead(hidden=4),
+        norm="layer",
+        n_outputs=splits.n_outputs,
+        mixer=SSM,
+    )
     bundle = Bundle(build_model(model).eval(), RunConfig(name="pendulum", data=data, model=model))
     bundle.save(tmp_path / "run" / "model.safetensors")
     with torch.no_grad():
-        errors = [(bundle.model(e.x[None], dt=e.dt[None])[0][0] - e.y).square().mean() for e in
-                  (splits.test[i] for i in range(3))]
+        errors = [
+            (bundle.model(e.x[None], dt=e.dt[None])[0][0] - e.y).square().mean()
+            for e in (splits.test[i] for i in range(3))
+        ]
     assert main([str(tmp_path / "run"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["mse"] == pytest.approx(float(torch.stack(errors).mean()), rel=1e-4) and found["n"] == 3

@@ -19,14 +19,32 @@ def test_rescaling_keeps_the_accuracy_at_other_rates_and_its_absence_loses_it(tm
     folder = write_words(tmp_path / "words", WORDS)
     bundle = make_bundle(folder, labels=WORDS)
     torch.manual_seed(0)
-    bundle.model = build_model(ModelConfig(d_model=12, n_layers=1, n_outputs=3, rate=16000, norm_momentum=0.8,
-                                           front=LinearFront(gain=3.0), mixer=S5Mixer(ssm_size=32, blocks=4)))
+    bundle.model = build_model(
+        ModelConfig(
+            d_model=12,
+            n_layers=1,
+            n_outputs=3,
+            rate=16000,
+            norm_momentum=0.8,
+            front=LinearFront(gain=3.0),
+            mixer=S5Mixer(ssm_size=32, blocks=4),
+        )
+    )
     dataset = from_folder(bundle, folder).dataset
     train(bundle.model, collate([dataset[i] for i in range(len(dataset))]))
-    kept = evaluate(bundle, dataset, [
-        Condition(), Condition(8000, "decimate"), Condition(8000, "soxr"), Condition(11025, "soxr"),
-        Condition(44100, "soxr"), Condition(8000, "decimate", interpolation="linear"),
-        Condition(8000, "decimate", "resample_back")])
+    kept = evaluate(
+        bundle,
+        dataset,
+        [
+            Condition(),
+            Condition(8000, "decimate"),
+            Condition(8000, "soxr"),
+            Condition(11025, "soxr"),
+            Condition(44100, "soxr"),
+            Condition(8000, "decimate", interpolation="linear"),
+            Condition(8000, "decimate", "resample_back"),
+        ],
+    )
     lost = evaluate(bundle, dataset, [Condition(8000, "decimate", "none"), Condition(32000, "soxr", "none")])
     assert min(result.accuracy for result in kept) >= 0.95, [(r.condition.name, r.accuracy) for r in kept]
     assert max(result.accuracy for result in lost) <= 0.4, [(r.condition.name, r.accuracy) for r in lost]

@@ -58,21 +58,34 @@ def test_noise_is_the_same_for_every_rate_and_differs_from_clip_to_clip():
 
 def test_default_rows_at_the_training_rate_and_at_half_of_it():
     assert rows(16000, [16000]) == [
-        (16000, "native", "rescale"), (8000, "decimate", "rescale"), (8000, "soxr", "rescale"),
-        (8000, "decimate", "none"), (8000, "decimate", "resample_back")]
+        (16000, "native", "rescale"),
+        (8000, "decimate", "rescale"),
+        (8000, "soxr", "rescale"),
+        (8000, "decimate", "none"),
+        (8000, "decimate", "resample_back"),
+    ]
 
 
 def test_default_rows_for_recordings_at_another_rate_use_them_as_they_are():
-    assert rows(16000, [8000]) == [(8000, "native", "rescale"), (8000, "native", "none"),
-                                   (8000, "native", "resample_back")]
-    assert rows(16000, [8000, 16000]) == [(0, "native", "rescale"), (0, "native", "none"),
-                                          (0, "native", "resample_back")]
+    assert rows(16000, [8000]) == [
+        (8000, "native", "rescale"),
+        (8000, "native", "none"),
+        (8000, "native", "resample_back"),
+    ]
+    assert rows(16000, [8000, 16000]) == [
+        (0, "native", "rescale"),
+        (0, "native", "none"),
+        (0, "native", "resample_back"),
+    ]
 
 
 def test_rates_are_reached_by_decimation_where_it_is_possible_and_by_soxr_everywhere():
     assert rows(16000, [16000], rates=[4000, 11025, 22050], treatments=["rescale"]) == [
-        (4000, "decimate", "rescale"), (4000, "soxr", "rescale"), (11025, "soxr", "rescale"),
-        (22050, "soxr", "rescale")]
+        (4000, "decimate", "rescale"),
+        (4000, "soxr", "rescale"),
+        (11025, "soxr", "rescale"),
+        (22050, "soxr", "rescale"),
+    ]
     assert rows(16000, [48000, 44100], rates=[8000], treatments=["rescale"]) == [(8000, "soxr", "rescale")]
 
 
@@ -85,13 +98,25 @@ def test_choices_of_resampler_and_treatment_are_kept():
 def test_every_part_of_a_protocol_is_in_its_name():
     condition = Condition(8000, "decimate", interpolation="linear", mask_modes=True, snr=10.0, noise="pink")
     assert condition.name == "8000 Hz, decimate, rescale, linear, masked, pink noise at 10 dB"
-    names = {Condition(8000, how, treatment).protocol for how in ("native", "decimate", "soxr")
-             for treatment in ("rescale", "none", "resample_back")}
+    names = {
+        Condition(8000, how, treatment).protocol
+        for how in ("native", "decimate", "soxr")
+        for treatment in ("rescale", "none", "resample_back")
+    }
     assert len(names) == 9
 
 
-@pytest.mark.parametrize("wrong", [{"how": "magic"}, {"treatment": "x"}, {"rate": -1.0}, {"how": "soxr"},
-                                   {"snr": float("nan")}, {"interpolation": "cubic"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"how": "magic"},
+        {"treatment": "x"},
+        {"rate": -1.0},
+        {"how": "soxr"},
+        {"snr": float("nan")},
+        {"interpolation": "cubic"},
+    ],
+)
 def test_conditions_that_mean_nothing_are_refused(wrong):
     with pytest.raises(UserError):
         Condition(**wrong)

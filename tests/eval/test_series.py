@@ -19,8 +19,11 @@ def run(tmp_path_factory) -> RunConfig:
     """Two epochs on the example, by the recipe."""
     folder = tmp_path_factory.mktemp("series")
     recipe = series()
-    config = replace(recipe, data=replace(recipe.data, cache=str(folder)),
-                     training=replace(recipe.training, epochs=2, out=str(folder / "run"), progress=False))
+    config = replace(
+        recipe,
+        data=replace(recipe.data, cache=str(folder)),
+        training=replace(recipe.training, epochs=2, out=str(folder / "run"), progress=False),
+    )
     train(config)
     return config
 
@@ -37,8 +40,14 @@ def test_the_recipe_learns_and_its_predictions_are_in_the_users_units(run: RunCo
     assert "velocity: root mean square error" in capsys.readouterr().out
     table = read_table(tmp_path / "new.csv", series_example.TARGETS)
     found = rows(out)
-    assert len(found) == 80 * 40 and list(found[0]) == ["series", "time", "position", "position_std", "velocity",
-                                                       "velocity_std"]
+    assert len(found) == 80 * 40 and list(found[0]) == [
+        "series",
+        "time",
+        "position",
+        "position_std",
+        "velocity",
+        "velocity_std",
+    ]
     truth = np.concatenate([s.targets for s in table.series])
     predicted = np.array([[float(row["position"]), float(row["velocity"])] for row in found])
     error, spread = np.sqrt(((predicted - truth) ** 2).mean(0)), truth.std(0)

@@ -30,8 +30,11 @@ def track(peaks, *, seconds=3600.0, truth=()):
 
 def test_a_row_counts_hits_misses_alarms_confusions_and_latency() -> None:
     background = track([("a", 10, 0.9), ("b", 20, 0.6)], seconds=1800)
-    words = track([("a", 5.2, 0.8), ("b", 10, 0.7), ("a", 20, 0.9), ("b", 30.1, 0.9)],
-                  truth=[("a", 5), ("a", 10), ("b", 30), ("b", 40)], seconds=60)
+    words = track(
+        [("a", 5.2, 0.8), ("b", 10, 0.7), ("a", 20, 0.9), ("b", 30.1, 0.9)],
+        truth=[("a", 5), ("a", 10), ("b", 30), ("b", 40)],
+        seconds=60,
+    )
     row = row_at(background, words, {"a": 0.5, "b": 0.65}, CONFIG)
     assert (row["hits"], row["misses"], row["words"], row["miss_rate"]) == (2, 2, 4, 0.5)
     assert row["false_alarms"] == 1 and row["false_alarms_per_hour"] == 2.0 and row["confusions"] == 2
@@ -157,10 +160,17 @@ def test_the_stream_report_has_every_number_and_both_curves(run, tmp_path, capsy
     assert again["rows"][0] == report["rows"][0]  # the same stream every time
 
 
-@pytest.mark.parametrize("wrong", [
-    ["--max-fa-per-hour", "nan"], ["--max-fa-per-hour", "inf"], ["--max-fa-per-hour", "-1"], ["--floor", "nan"],
-    ["--seed", "-1"], ["--snr", "nan"],
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--max-fa-per-hour", "nan"],
+        ["--max-fa-per-hour", "inf"],
+        ["--max-fa-per-hour", "-1"],
+        ["--floor", "nan"],
+        ["--seed", "-1"],
+        ["--snr", "nan"],
+    ],
+)
 def test_impossible_limits_are_refused_before_listening(run, capsys, wrong) -> None:
     assert calibrate_main([str(run), *wrong]) == 2
     error = capsys.readouterr().err

@@ -26,12 +26,39 @@ def sound(n: int) -> np.ndarray:
 
 def run_on_board(folder: Path) -> tuple[np.ndarray, int]:
     """Logits of the last frame, and instructions for 10 ms."""
-    flags = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-O2", "-std=gnu99",
-             "-ffreestanding", "-nostartfiles", "-specs=nosys.specs", "-T", str(HERE / "mps2.ld"), "-I", str(folder)]
+    flags = [
+        "-mcpu=cortex-m4",
+        "-mthumb",
+        "-mfloat-abi=hard",
+        "-mfpu=fpv4-sp-d16",
+        "-O2",
+        "-std=gnu99",
+        "-ffreestanding",
+        "-nostartfiles",
+        "-specs=nosys.specs",
+        "-T",
+        str(HERE / "mps2.ld"),
+        "-I",
+        str(folder),
+    ]
     sources = [str(HERE / "main.c"), str(folder / "kws_step.c"), str(folder / "kws_model.c")]
     subprocess.run([GCC, *flags, "-o", str(folder / "board.elf"), *sources, "-lm"], check=True, capture_output=True)
-    command = [QEMU, "-M", "mps2-an386", "-nographic", "-monitor", "none", "-serial", "none", "-icount", "shift=0",
-               "-semihosting-config", "enable=on,target=native", "-kernel", str(folder / "board.elf")]
+    command = [
+        QEMU,
+        "-M",
+        "mps2-an386",
+        "-nographic",
+        "-monitor",
+        "none",
+        "-serial",
+        "none",
+        "-icount",
+        "shift=0",
+        "-semihosting-config",
+        "enable=on,target=native",
+        "-kernel",
+        str(folder / "board.elf"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     *bits, instructions = (int(line, 16) for line in (done.stdout + done.stderr).split())
     return np.array(bits, np.uint32).view(np.float32), instructions

@@ -70,19 +70,31 @@ def test_bytes_for_weights_keep_the_decisions(shipped, speech, tmp_path) -> None
     write_c(shipped, tmp_path, rate=16000.0, weights="int8")
     sound = speech(16000.0, seconds=2.5)[0]
     got, want = run(compiled(tmp_path), sound, len(shipped.labels)), of_torch(shipped, sound, 16000.0)
-    probabilities = [np.exp(x - x.max(1, keepdims=True)) / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
-                     for x in (got, want)]
+    probabilities = [
+        np.exp(x - x.max(1, keepdims=True)) / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True)
+        for x in (got, want)
+    ]
     assert np.abs(probabilities[0] - probabilities[1]).max() < 0.1
     assert (got.argmax(1) == want.argmax(1)).mean() > 0.97
 
 
 @needs_gcc
-@pytest.mark.parametrize("options", [
-    {"activation": "full_glu"}, {"activation": "half_glu2", "norm": "layer"}, {"activation": "gelu", "prenorm": False},
-    {"ssm_norm": True}, {"ssm_norm": True, "norm": "layer"}, {"n_layers": 0}, {"head": {"pooling": "last"}},
-    {"mixer": S4DMixer(n_states=4)},
-    {"front": {"absent": "mean", "n_poles": 3}}, {"ssm": {"conj_sym": False, "discretization": "bilinear"}},
-], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"activation": "full_glu"},
+        {"activation": "half_glu2", "norm": "layer"},
+        {"activation": "gelu", "prenorm": False},
+        {"ssm_norm": True},
+        {"ssm_norm": True, "norm": "layer"},
+        {"n_layers": 0},
+        {"head": {"pooling": "last"}},
+        {"mixer": S4DMixer(n_states=4)},
+        {"front": {"absent": "mean", "n_poles": 3}},
+        {"ssm": {"conj_sym": False, "discretization": "bilinear"}},
+    ],
+    ids=str,
+)
 def test_every_kind_of_layer_is_translated(make_bundle, tmp_path, options) -> None:
     bundle = make_bundle(**options)
     write_c(bundle, tmp_path, rate=8000.0)
@@ -96,8 +108,10 @@ def test_labels_of_strangers_stay_inside_their_quotes(make_bundle, tmp_path) -> 
     bundle = make_bundle()
     bundle.labels = ('a"; int evil(void){return 1;} //', "*/ ö??/", "_unknown_")
     write_c(bundle, tmp_path, rate=16000.0)
-    program = ('#include <stdio.h>\n#include "kws_model.h"\n'
-               'int main(void) { for (int k = 0; k < 3; k++) puts(kws_labels[k]); return 0; }')
+    program = (
+        '#include <stdio.h>\n#include "kws_model.h"\n'
+        "int main(void) { for (int k = 0; k < 3; k++) puts(kws_labels[k]); return 0; }"
+    )
     (tmp_path / "labels.c").write_text(program)
     subprocess.run([GCC, "-std=c99", "-o", "labels", "labels.c", "kws_model.c"], cwd=tmp_path, check=True)
     said = subprocess.run([tmp_path / "labels"], capture_output=True, check=True).stdout.decode()

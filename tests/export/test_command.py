@@ -38,8 +38,9 @@ def exported(tmp_path_factory) -> Path:
 
 
 def without_torch(code: str, *arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", WITHOUT_TORCH + code, *map(str, arguments)], text=True,
-                          capture_output=True, cwd=ROOT)
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH + code, *map(str, arguments)], text=True, capture_output=True, cwd=ROOT
+    )
 
 
 def test_both_files_are_written_and_described(exported, capsys, tmp_path) -> None:
@@ -49,10 +50,15 @@ def test_both_files_are_written_and_described(exported, capsys, tmp_path) -> Non
     assert len(out) == 2 and "mine.onnx  step" in out[0] and "mine-clip.onnx  clip" in out[1]
 
 
-@pytest.mark.parametrize(("arguments", "reason"), [
-    (["nowhere"], "no such file"), (["commands12", "--rate", "50"], "hears"),
-    (["commands12", "--name", "a/b"], "--name"), (["commands12", "--name", "a\nb"], "--name"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nowhere"], "no such file"),
+        (["commands12", "--rate", "50"], "hears"),
+        (["commands12", "--name", "a/b"], "--name"),
+        (["commands12", "--name", "a\nb"], "--name"),
+    ],
+)
 def test_mistakes_of_export_take_one_line(arguments, reason, capsys, tmp_path) -> None:
     assert export_main([*arguments, "--out", str(tmp_path)]) == 2
     err = capsys.readouterr().err
@@ -106,11 +112,15 @@ def test_scan_with_processes_and_saved_hits(exported, capsys, tmp_path) -> None:
     assert len(list(tmp_path.rglob("*.wav"))) >= 4
 
 
-@pytest.mark.parametrize(("arguments", "reason"), [
-    (["--runtime", "onnx"], "kws-export MODEL writes one"),
-    (["--runtime", "onnx", "--model", "commands12"], "commands12 is not"),
-    (["--runtime", "torch", "--model", "x.onnx"], "is exported"), (["--model", "x.onnx"], "cannot be read"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--runtime", "onnx"], "kws-export MODEL writes one"),
+        (["--runtime", "onnx", "--model", "commands12"], "commands12 is not"),
+        (["--runtime", "torch", "--model", "x.onnx"], "is exported"),
+        (["--model", "x.onnx"], "cannot be read"),
+    ],
+)
 def test_mistakes_of_scan_take_one_line(arguments, reason, capsys) -> None:
     assert scan_main([str(EXAMPLE), *arguments]) == 2
     err = capsys.readouterr().err
@@ -136,8 +146,9 @@ sys.exit(status)
 
 @pytest.mark.parametrize("command", ["kws_s5.listening.scan_cli", "kws_s5.eval.cli", "kws_s5.recipes.train"])
 def test_without_torch_other_commands_say_what_to_install(command) -> None:
-    done = without_torch(f"from {command} import main\nsys.exit(main(sys.argv[1:]))",
-                         "quickstart" if "train" in command else EXAMPLE)
+    done = without_torch(
+        f"from {command} import main\nsys.exit(main(sys.argv[1:]))", "quickstart" if "train" in command else EXAMPLE
+    )
     assert done.returncode == 2 and "pip install 'kws-s5[torch]'" in done.stderr and done.stderr.count("\n") == 1
     done = without_torch("import kws_s5\nkws_s5.load")
     assert done.stderr.splitlines()[-1].startswith("ImportError: ") and "kws-s5[torch]" in done.stderr

@@ -94,8 +94,11 @@ def test_every_kind_of_model_streams_and_hears_clips(make_bundle, speech, kind) 
 
 
 @settings(max_examples=15, deadline=None)
-@given(rate=st.sampled_from([8000.0, 11025.0, 44100.0, 96000.0]), shares=st.lists(st.floats(0, 1), max_size=10),
-       tiny=st.integers(0, 20))
+@given(
+    rate=st.sampled_from([8000.0, 11025.0, 44100.0, 96000.0]),
+    shares=st.lists(st.floats(0, 1), max_size=10),
+    tiny=st.integers(0, 20),
+)
 def test_any_chunking_gives_the_same_logits(make_bundle, speech, rate, shares, tiny) -> None:
     bundle = make_bundle(front={"n_modes": 3}, n_layers=1)
     constants, x = constants_of(bundle), speech(rate, seconds=0.3)
@@ -109,8 +112,9 @@ def test_a_fixed_rate_needs_no_input_for_it(make_bundle, speech) -> None:
     constants, x = constants_of(bundle), speech(rate)
     runtime = session(step_graph(constants, rate=rate, metadata={}))
     assert not {"rate", "taps"} & {value.name for value in runtime.get_inputs()}
-    np.testing.assert_allclose(streamed(runtime, constants, x, rate, [700], free=False),
-                               torch_frames(bundle, x, rate), atol=1e-4)
+    np.testing.assert_allclose(
+        streamed(runtime, constants, x, rate, [700], free=False), torch_frames(bundle, x, rate), atol=1e-4
+    )
 
 
 def test_clips_shorter_than_a_frame_and_empty_ones(make_bundle, speech) -> None:
@@ -131,8 +135,10 @@ def test_a_day_of_sound_later_frames_still_fall_where_they_should(make_bundle, s
     state = zero_state(constants, 1, free_rate=True)
     (taps,) = runtime.run(["next_taps"], {"sound": x[:, :1], "rate": np.array(rate), **state})
     state |= {"position": np.array(86_400 * 11_025), "taps": taps}
-    counts = [runtime.run(["logits"], {"sound": x[:, :l], "rate": np.array(rate), **state})[0].shape[1]
-              for l in (110, 111, 220, 221, 11_025)]
+    counts = [
+        runtime.run(["logits"], {"sound": x[:, :l], "rate": np.array(rate), **state})[0].shape[1]
+        for l in (110, 111, 220, 221, 11_025)
+    ]
     assert counts == [0, 1, 1, 2, 100]
 
 

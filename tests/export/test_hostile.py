@@ -41,11 +41,19 @@ def saved(path, honest, graph):
     return path
 
 
-@pytest.mark.parametrize("options", [
-    {"logits": [1, 100, 2]}, {"logits": [1, 100]}, {"logits": [2, 100, 3]}, {"logits": [1, 9999, 3]},
-    {"logits": [1, 0, 3]}, {"logits": [1, 100, 3], "value": float("nan")},
-    {"logits": [1, 100, 3], "value": b"x", "kind": WORD}, {"logits": [1, 1 << 40, 3]},
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"logits": [1, 100, 2]},
+        {"logits": [1, 100]},
+        {"logits": [2, 100, 3]},
+        {"logits": [1, 9999, 3]},
+        {"logits": [1, 0, 3]},
+        {"logits": [1, 100, 3], "value": float("nan")},
+        {"logits": [1, 100, 3], "value": b"x", "kind": WORD},
+        {"logits": [1, 1 << 40, 3]},
+    ],
+)
 def test_logits_that_are_none_end_in_one_line(options, honest, tmp_path) -> None:
     spotter = KeywordSpotter(forged(tmp_path / "a.onnx", honest, **options), 16000)
     with pytest.raises(UserError, match="does not run as a model of kws-export"):
@@ -71,7 +79,12 @@ def test_no_other_file_is_read(place, honest, tmp_path, monkeypatch) -> None:
     (tmp_path / "secret.bin").write_bytes(bytes(64))
     tensor = onnx.TensorProto(name="v", data_type=TensorProto.UINT8, dims=[64], data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value=place)
-    graph = helper.make_graph([helper.make_node("Cast", ["v"], ["logits"], to=NUMBER)], "g", [SOUND],
-                              [helper.make_tensor_value_info("logits", NUMBER, None)], [tensor])
+    graph = helper.make_graph(
+        [helper.make_node("Cast", ["v"], ["logits"], to=NUMBER)],
+        "g",
+        [SOUND],
+        [helper.make_tensor_value_info("logits", NUMBER, None)],
+        [tensor],
+    )
     with pytest.raises(UserError, match="another file"):
         OnnxModel(saved(tmp_path / "a.onnx", honest, graph))

@@ -22,10 +22,20 @@ from kws_s5.listening.spotter import KeywordSpotter
 EXAMPLE = Path(__file__).parents[2] / "demo" / "examples" / "six_commands.flac"
 CHROMIUM = shutil.which("chromium")
 EVENTS = {"threshold": 0.5, "smoothing": 0.05, "settle": 0.03, "release": 0.6, "refractory": 0.5, "warmup": 0.2}
-FLAGS = ["--no-sandbox", "--disable-gpu", "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream",
-         "--disable-background-networking", "--no-first-run", "--autoplay-policy=no-user-gesture-required"]
-in_browser = [pytest.mark.browser, pytest.mark.slow,
-              pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt-get install chromium)")]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--use-fake-ui-for-media-stream",
+    "--use-fake-device-for-media-stream",
+    "--disable-background-networking",
+    "--no-first-run",
+    "--autoplay-policy=no-user-gesture-required",
+]
+in_browser = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt-get install chromium)"),
+]
 
 
 def browser_tests(function):
@@ -40,6 +50,7 @@ def chromium():
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
     opened = []
     with playwright.sync_playwright() as p:
+
         def launch(*flags: str):
             opened.append(p.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *flags]))
             return opened[-1]
@@ -91,11 +102,20 @@ def test_the_shipped_model_in_the_browser_gives_the_logits_of_torch(shipped, spe
 
 
 @browser_tests
-@pytest.mark.parametrize("options", [
-    {"activation": "full_glu"}, {"activation": "half_glu2", "norm": "layer"}, {"activation": "gelu", "prenorm": False},
-    {"ssm_norm": True, "norm": "layer"}, {"n_layers": 0}, {"head": {"pooling": "last"}},
-    {"front": {"absent": "mean", "n_poles": 3}}, {"ssm": {"conj_sym": False, "discretization": "bilinear"}},
-], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"activation": "full_glu"},
+        {"activation": "half_glu2", "norm": "layer"},
+        {"activation": "gelu", "prenorm": False},
+        {"ssm_norm": True, "norm": "layer"},
+        {"n_layers": 0},
+        {"head": {"pooling": "last"}},
+        {"front": {"absent": "mean", "n_poles": 3}},
+        {"ssm": {"conj_sym": False, "discretization": "bilinear"}},
+    ],
+    ids=str,
+)
 def test_every_kind_of_layer_is_translated(make_bundle, engine, tmp_path, options) -> None:
     bundle = make_bundle(**options)
     write_page(bundle, tmp_path, events=EVENTS)
@@ -116,9 +136,15 @@ def test_bytes_for_weights_are_a_third_of_the_size_and_keep_the_decisions(shippe
 
 
 @browser_tests
-@pytest.mark.parametrize("config", [
-    {}, {"threshold": 0.8, "smoothing": 0.2, "refractory": 1.5},
-    {"settle": 0.0, "smoothing": 0.0, "release": 1.0, "refractory": 0.0, "warmup": 0.0}], ids=str)
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"threshold": 0.8, "smoothing": 0.2, "refractory": 1.5},
+        {"settle": 0.0, "smoothing": 0.0, "release": 1.0, "refractory": 0.0, "warmup": 0.0},
+    ],
+    ids=str,
+)
 def test_the_rules_of_events_are_those_of_python(make_bundle, engine, tmp_path, config) -> None:
     bundle = make_bundle()  # yes (its own threshold: 0.4), no, _unknown_
     write_page(bundle, tmp_path, events=EVENTS | config)
@@ -128,9 +154,12 @@ def test_the_rules_of_events_are_those_of_python(make_bundle, engine, tmp_path, 
     settings = SpotterConfig(**config)
     finder = EventFinder(("yes", "no"), [0.4, settings.threshold], 100.0, settings)
     want = [*finder.push(rough[:, :2], times), *finder.finish()]
-    got = engine(tmp_path).evaluate("""([scores, times]) => { const finder = new KwsEvents(KWS_MODEL), out = [];
+    got = engine(tmp_path).evaluate(
+        """([scores, times]) => { const finder = new KwsEvents(KWS_MODEL), out = [];
         scores.forEach((row, i) => { const e = finder.push(row, times[i]); if (e) out.push(e); });
-        const last = finder.finish(); if (last) out.push(last); return out; }""", [rough.tolist(), times.tolist()])
+        const last = finder.finish(); if (last) out.push(last); return out; }""",
+        [rough.tolist(), times.tolist()],
+    )
     assert [e["word"] for e in got] == [e.label for e in want] and len(want) > 10
     for mine, theirs in zip(got, want, strict=True):
         np.testing.assert_allclose([mine[name] for name in ("start", "end", "score", "time")], theirs[1:5], atol=1e-9)
@@ -144,14 +173,17 @@ def test_pieces_of_a_recording_become_the_words_that_kws_scan_finds(shipped, eng
     write_page(shipped, tmp_path, events=EVENTS)
     page = engine(tmp_path)
     text = base64.b64encode(np.float32(waveform).tobytes()).decode()
-    got = page.evaluate("""(text) => {
+    got = page.evaluate(
+        """(text) => {
         const x = new Float32Array(Uint8Array.from(atob(text), c => c.charCodeAt(0)).buffer);
         ui.step = new KwsStep(KWS_MODEL, 48000);
         ui.finder = new KwsEvents(KWS_MODEL);
         for (let i = 0, number = 0; i < x.length; i += 1920, number++) {
             if (number !== 3) hear({number, parts: [x.slice(i, i + 960), x.slice(i + 960, i + 1920)]});
         }
-        return kws.events.map(event => event.word); }""", text)
+        return kws.events.map(event => event.word); }""",
+        text,
+    )
     assert got == want and len(want) >= 5
     assert page.evaluate("kws.state.lost") == 1, "a piece that never came is counted"
     assert page.locator("#log li").count() == len(want)

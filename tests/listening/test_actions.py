@@ -146,11 +146,23 @@ def test_a_broker_hands_the_event_to_its_subscribers(tmp_path: Path) -> None:
         broker.wait()
 
 
-@pytest.mark.parametrize("options", [
-    {"commands": ["yes"]}, {"commands": ["yes="]}, {"commands": ["maybe=true"]}, {"commands": ["yes='unclosed"]},
-    {"webhook": "ftp://x/y"}, {"webhook": "nonsense"}, {"mqtt": "mqtt://127.0.0.1:9/topic"}, {"mqtt": "mqtt://host"},
-    {"mqtt": "http://host/topic"}, {"mqtt": "mqtt://127.0.0.1/a/#"}, {"mqtt": "mqtt://h:99999999/t"},
-], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"commands": ["yes"]},
+        {"commands": ["yes="]},
+        {"commands": ["maybe=true"]},
+        {"commands": ["yes='unclosed"]},
+        {"webhook": "ftp://x/y"},
+        {"webhook": "nonsense"},
+        {"mqtt": "mqtt://127.0.0.1:9/topic"},
+        {"mqtt": "mqtt://host"},
+        {"mqtt": "http://host/topic"},
+        {"mqtt": "mqtt://127.0.0.1/a/#"},
+        {"mqtt": "mqtt://h:99999999/t"},
+    ],
+    ids=str,
+)
 def test_what_cannot_work_is_refused_before_listening(options: dict) -> None:
     with pytest.raises(UserError):
         Actions(words=("yes", "no"), **options)

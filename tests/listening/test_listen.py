@@ -105,11 +105,14 @@ def test_the_device_is_opened_at_its_own_rate_and_named(tone_bundle, tmp_path, c
     assert "USB microphone: 44100 Hz, 2 channels. Model trained at 16000 Hz" in err and "high, low" in err
 
 
-@pytest.mark.parametrize(("inputs", "opens", "arguments", "words"), [
-    ([], True, [], "no microphone found"),
-    ([USB], True, ["--device", "blue"], "there are: 0 USB microphone"),
-    ([USB], False, [], "cannot be opened at its own 44100 Hz"),
-])
+@pytest.mark.parametrize(
+    ("inputs", "opens", "arguments", "words"),
+    [
+        ([], True, [], "no microphone found"),
+        ([USB], True, ["--device", "blue"], "there are: 0 USB microphone"),
+        ([USB], False, [], "cannot be opened at its own 44100 Hz"),
+    ],
+)
 def test_a_device_that_does_not_work_is_one_line_of_help(inputs, opens, arguments, words, capsys, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", fake_sounddevice(inputs, opens=opens))
     assert main(arguments) == 2

@@ -61,8 +61,9 @@ def test_a_threshold_keeps_detections_that_reach_it_exactly():
 def test_one_matching_for_all_thresholds_equals_matching_at_each_threshold():
     rng = np.random.default_rng(0)
     truth = [Occurrence("ab"[i % 2], 2.0 * i, 2.0 * i + 0.5) for i in range(50)]
-    detections = [Detection("ab"[rng.integers(2)], t, s) for t, s in zip(rng.uniform(0, 100, 300), rng.random(300),
-                                                                         strict=True)]
+    detections = [
+        Detection("ab"[rng.integers(2)], t, s) for t, s in zip(rng.uniform(0, 100, 300), rng.random(300), strict=True)
+    ]
     for row in operating_table(match(detections, truth), 100.0, thresholds=np.linspace(0, 1, 11)):
         kept = match([d for d in detections if d.score >= row["threshold"]], truth)
         assert (row["hits"], row["false_alarms"]) == (len(kept.hits), len(kept.false_alarms))

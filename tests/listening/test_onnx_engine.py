@@ -70,13 +70,22 @@ def test_rates_that_the_file_does_not_know_are_refused(make_bundle, files, tmp_p
         KeywordSpotter(fixed, 16000)
 
 
-@pytest.mark.parametrize(("changes", "reason"), [
-    ({"format": 2}, "newer"), ({"format": None}, "no format number"), ({"labels": None}, "labels is missing"),
-    ({"rate": "16000"}, "rate is missing or has the wrong type"), ({"frame_rate": 0}, "make no sense"),
-    ({"frame_rate": float("inf")}, "makes no sense"), ({"rate": 10**400}, "makes no sense"),
-    ({"seconds": float("nan")}, "makes no sense"), ({"kind": "foo"}, "make no sense"),
-    ({"labels": ["yes", "yes"]}, "labels make"), ({"labels": ["a\x1b[31m"]}, "labels make"),
-])
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"format": 2}, "newer"),
+        ({"format": None}, "no format number"),
+        ({"labels": None}, "labels is missing"),
+        ({"rate": "16000"}, "rate is missing or has the wrong type"),
+        ({"frame_rate": 0}, "make no sense"),
+        ({"frame_rate": float("inf")}, "makes no sense"),
+        ({"rate": 10**400}, "makes no sense"),
+        ({"seconds": float("nan")}, "makes no sense"),
+        ({"kind": "foo"}, "make no sense"),
+        ({"labels": ["yes", "yes"]}, "labels make"),
+        ({"labels": ["a\x1b[31m"]}, "labels make"),
+    ],
+)
 def test_a_description_that_makes_no_sense_is_refused(files, tmp_path, changes, reason) -> None:
     with pytest.raises(UserError, match=reason):
         OnnxModel(altered(files["step"], tmp_path, **changes))

@@ -14,19 +14,34 @@ from kws_s5.listening.packed_stream import PackedStream
 from kws_s5.model.sequence import build_model
 
 SSM = S5Mixer(ssm_size=8, blocks=2, dt_max=0.5)
-BASE = ModelConfig(d_model=6, n_layers=3, mixer=SSM, n_outputs=3, rate=8000.0, front=BankFront(n_modes=5, f_max=3000),
-                   head=ClassHead(frame_logits=True, window=0.2))
+BASE = ModelConfig(
+    d_model=6,
+    n_layers=3,
+    mixer=SSM,
+    n_outputs=3,
+    rate=8000.0,
+    front=BankFront(n_modes=5, f_max=3000),
+    head=ClassHead(frame_logits=True, window=0.2),
+)
 VARIANTS = {
-    "bank": {}, "absent modes": {"front": BankFront(n_modes=5, f_max=3900)}, "post-norm": {"prenorm": False},
-    "linear": {"front": LinearFront(), "rate": 400.0}, "log-mel": {"front": LogMelFront(n_mels=5)},
-    "full_glu": {"activation": "full_glu"}, "half_glu2": {"activation": "half_glu2"}, "gelu": {"activation": "gelu"},
+    "bank": {},
+    "absent modes": {"front": BankFront(n_modes=5, f_max=3900)},
+    "post-norm": {"prenorm": False},
+    "linear": {"front": LinearFront(), "rate": 400.0},
+    "log-mel": {"front": LogMelFront(n_mels=5)},
+    "full_glu": {"activation": "full_glu"},
+    "half_glu2": {"activation": "half_glu2"},
+    "gelu": {"activation": "gelu"},
     "bilinear exp": {"mixer": replace(SSM, discretization="bilinear", eigenvalues="exp")},
-    "all states": {"mixer": replace(SSM, conj_sym=False)}, "no layers": {"n_layers": 0},
+    "all states": {"mixer": replace(SSM, conj_sym=False)},
+    "no layers": {"n_layers": 0},
     "last": {"head": ClassHead("last", frame_logits=True)},
     "frame decoder": {"head": ClassHead(frame_logits=True, frame_decoder=True, window=0.1)},
-    "norm behind the SSM": {"ssm_norm": True}, "both behind": {"ssm_norm": True, "prenorm": False},
+    "norm behind the SSM": {"ssm_norm": True},
+    "both behind": {"ssm_norm": True, "prenorm": False},
     "wide": {"d_model": 70, "mixer": replace(SSM, ssm_size=36)},
-    "many outputs": {"n_outputs": 40}, "S4D": {"mixer": S4DMixer(n_states=6, dt_max=0.5), "ssm_norm": True},
+    "many outputs": {"n_outputs": 40},
+    "S4D": {"mixer": S4DMixer(n_states=6, dt_max=0.5), "ssm_norm": True},
 }
 
 

@@ -9,8 +9,15 @@ from kws_s5.listening.packed_weights import can_pack, pack
 from kws_s5.model.sequence import build_model
 
 SSM = S5Mixer(ssm_size=8, blocks=2, dt_max=0.5)
-BASE = ModelConfig(d_model=6, n_layers=3, mixer=SSM, n_outputs=3, rate=8000.0, front=BankFront(n_modes=5, f_max=3000),
-                   head=ClassHead(frame_logits=True, window=0.2))
+BASE = ModelConfig(
+    d_model=6,
+    n_layers=3,
+    mixer=SSM,
+    n_outputs=3,
+    rate=8000.0,
+    front=BankFront(n_modes=5, f_max=3000),
+    head=ClassHead(frame_logits=True, window=0.2),
+)
 RATE = torch.tensor([8000.0], dtype=torch.float64)
 
 

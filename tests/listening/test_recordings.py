@@ -134,6 +134,9 @@ def test_labels_and_names_of_strangers_stay_on_their_line(label: str, format: st
 def test_an_output_that_is_not_utf8_escapes_what_it_cannot_hold(model, calls, encoding: str, format: str) -> None:
     (calls / "day1" / "a.wav").rename(calls / "Привет.wav")
     program = "import sys; from kws_s5.listening.scan_cli import main; sys.exit(main())"
-    done = subprocess.run([sys.executable, "-c", program, calls, "--model", model, "--format", format],
-                          env=os.environ | {"PYTHONIOENCODING": encoding}, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, calls, "--model", model, "--format", format],
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+    )
     assert done.returncode == 0 and b"\\u041f" in done.stdout and b"Traceback" not in done.stderr

@@ -133,18 +133,22 @@ def test_every_recording_has_a_name_of_its_own() -> None:
     assert len(set(names)) == 3 and names[2] == "short" and all(len(name.encode()) <= 170 for name in names)
 
 
-@pytest.mark.parametrize(("options", "says"), [
-    (["--out", "{file}"], "is one of the recordings"),
-    (["--out", "{folder}"], "is a folder; name a file"),
-    (["--save-hits", "{file}"], "is a file; name a folder"),
-    (["--margin", "nan"], "--margin must be 0 to 60"),
-    (["--margin", "1e9"], "--margin must be 0 to 60"),
-    (["--out", "{file}/found.txt"], "Not a directory"),
-])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--out", "{file}"], "is one of the recordings"),
+        (["--out", "{folder}"], "is a folder; name a file"),
+        (["--save-hits", "{file}"], "is a file; name a folder"),
+        (["--margin", "nan"], "--margin must be 0 to 60"),
+        (["--margin", "1e9"], "--margin must be 0 to 60"),
+        (["--out", "{file}/found.txt"], "Not a directory"),
+    ],
+)
 def test_results_never_cost_a_recording_and_mistakes_are_one_line(model, file, capsys, tmp_path, options, says) -> None:
     before = file.read_bytes()
-    status, _, err = run(capsys, file, "--model", model,
-                         *(option.format(file=file, folder=tmp_path) for option in options))
+    status, _, err = run(
+        capsys, file, "--model", model, *(option.format(file=file, folder=tmp_path) for option in options)
+    )
     assert status == 2 and says in err and err.count("\n") == 1
     assert file.read_bytes() == before
 

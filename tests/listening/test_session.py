@@ -21,8 +21,15 @@ SECONDS = 1.3
 
 def make(front=BankFront(n_modes=6), head=ClassHead(frame_logits=True, window=0.3), **ssm) -> Bundle:  # noqa: B008
     torch.manual_seed(0)
-    model = ModelConfig(d_model=6, n_layers=2, front=front, head=head, n_outputs=3, rate=RATE,
-                        mixer=S5Mixer(ssm_size=8, blocks=2, dt_min=0.01, dt_max=0.5, **ssm))
+    model = ModelConfig(
+        d_model=6,
+        n_layers=2,
+        front=front,
+        head=head,
+        n_outputs=3,
+        rate=RATE,
+        mixer=S5Mixer(ssm_size=8, blocks=2, dt_min=0.01, dt_max=0.5, **ssm),
+    )
     config = RunConfig(name="tiny", data=KeywordData(seconds=0.5, rate=RATE), model=model)
     return Bundle(build_model(model).eval(), config, labels=("yes", "no", "_unknown_"))
 
@@ -47,8 +54,12 @@ def pushed(session: StreamingSession, x: np.ndarray, cuts: list[int]) -> tuple[n
 
 
 @settings(max_examples=30, deadline=None)
-@given(rate=st.sampled_from([8000, 11025, 16000, 44100, 48000]), block=st.sampled_from([0.0, 0.05]),
-       shares=st.lists(st.floats(0, 1), max_size=12), tiny=st.integers(0, 40))
+@given(
+    rate=st.sampled_from([8000, 11025, 16000, 44100, 48000]),
+    block=st.sampled_from([0.0, 0.05]),
+    shares=st.lists(st.floats(0, 1), max_size=12),
+    tiny=st.integers(0, 40),
+)
 def test_any_chunking_at_any_rate_gives_the_offline_scores(rate, block, shares, tiny) -> None:
     x = sound(rate)
     cuts = [int(share * x.shape[1]) for share in shares] + list(range(100, 100 + tiny))
@@ -91,10 +102,19 @@ def test_many_streams_equal_each_alone() -> None:
         np.testing.assert_allclose(logits[None], alone, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("convert", [
-    lambda x: (x * 32768).astype(np.int16), lambda x: (x * 2.0**31).astype(np.int32), lambda x: x.astype(np.float64),
-    lambda x: torch.from_numpy(x), lambda x: np.stack([x, x], 1), lambda x: np.stack([x, x, x], 0),
-    lambda x: x.tolist()], ids=["int16", "int32", "float64", "torch", "(l, 2)", "(3, l)", "list"])
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda x: (x * 32768).astype(np.int16),
+        lambda x: (x * 2.0**31).astype(np.int32),
+        lambda x: x.astype(np.float64),
+        lambda x: torch.from_numpy(x),
+        lambda x: np.stack([x, x], 1),
+        lambda x: np.stack([x, x, x], 0),
+        lambda x: x.tolist(),
+    ],
+    ids=["int16", "int32", "float64", "torch", "(l, 2)", "(3, l)", "list"],
+)
 def test_every_type_and_layout_is_the_same_sound(convert) -> None:
     x = (sound(RATE)[0] * 32768).round().astype(np.int16).astype(np.float32) / 32768
     expected, _ = pushed(StreamingSession(BUNDLE, RATE), x, [])
@@ -184,8 +204,12 @@ def test_an_hour_leaves_no_trace_in_memory() -> None:
 
 def test_what_cannot_be_heard_is_refused_in_one_line() -> None:
     session = StreamingSession(BUNDLE, RATE, n_streams=2)
-    for chunk, words in [([np.zeros(5), np.zeros(6)], "different lengths"), ([np.zeros(5)], "1 pieces for 2"),
-                         (3.0, "one for each stream"), ([np.full(5, np.nan), np.zeros(5)], "NaN")]:
+    for chunk, words in [
+        ([np.zeros(5), np.zeros(6)], "different lengths"),
+        ([np.zeros(5)], "1 pieces for 2"),
+        (3.0, "one for each stream"),
+        ([np.full(5, np.nan), np.zeros(5)], "NaN"),
+    ]:
         with pytest.raises(UserError, match=words):
             session.push(chunk)
     with pytest.raises(UserError, match="labels"):

@@ -48,8 +48,12 @@ def test_chunks_and_blocks_do_not_change_the_events(tone_bundle, tone_stream) ->
 
 
 def test_many_streams_report_as_each_alone(tone_bundle, tone_stream) -> None:
-    streams = np.stack([tone_stream([(w, s + 0.3 * n)], seconds=5, seed=n)
-                        for n, (w, s) in enumerate([("low", 1), ("high", 1), ("high", 2.5)])])
+    streams = np.stack(
+        [
+            tone_stream([(w, s + 0.3 * n)], seconds=5, seed=n)
+            for n, (w, s) in enumerate([("low", 1), ("high", 1), ("high", 2.5)])
+        ]
+    )
     spotter = KeywordSpotter(tone_bundle, 16000, n_streams=3)
     events = [e for i in range(0, streams.shape[1], 1600) for e in spotter.push(streams[:, i : i + 1600])]
     for n, row in enumerate(streams):
@@ -121,8 +125,11 @@ def test_only_the_chosen_keywords_are_reported(tone_bundle, tone_stream) -> None
 def test_silence_and_noise_are_no_words(tone_bundle) -> None:
     noise = 0.1 * np.random.default_rng(0).standard_normal(16000 * 20)
     for x in (np.zeros(16000 * 20), noise, np.zeros(0)):
-        assert list(KeywordSpotter(tone_bundle, thresholds=0.9).find(x.astype(np.float32), 16000)) == [] \
-            if len(x) else KeywordSpotter(tone_bundle, 16000).push(x) == []
+        assert (
+            list(KeywordSpotter(tone_bundle, thresholds=0.9).find(x.astype(np.float32), 16000)) == []
+            if len(x)
+            else KeywordSpotter(tone_bundle, 16000).push(x) == []
+        )
 
 
 def test_threads_may_share_a_spotter_and_a_model(tone_bundle, tone_stream) -> None:

@@ -40,8 +40,9 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.uri = uri or f"tcp://127.0.0.1:{free.getsockname()[1]}"
-        self.process = subprocess.Popen([sys.executable, "-c", CODE, "--uri", self.uri, *options],
-                                        stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CODE, "--uri", self.uri, *options], stderr=subprocess.PIPE, text=True
+        )
         self.ready = self.process.stderr.readline()
         assert self.ready.startswith("kws-serve: "), self.ready
         for _ in range(200):  # the line comes just before the port is open
@@ -75,7 +76,7 @@ def server():
 def chunks(waveform: np.ndarray, rate: int, *, width: int = 2, channels: int = 1, seconds: float = 0.08):
     """Messages of a recording, in the given format."""
     wide = np.round(np.clip(waveform, -1, 1 - 2**-31) * 2.0**31).astype("<i4")
-    raw = np.repeat(wide, channels).view(np.uint8).reshape(-1, 4)[:, 4 - width:].reshape(len(wide), -1)
+    raw = np.repeat(wide, channels).view(np.uint8).reshape(-1, 4)[:, 4 - width :].reshape(len(wide), -1)
     n = round(seconds * rate)
     for i in range(0, len(raw), n):
         yield AudioChunk(rate, width, channels, raw[i : i + n].tobytes()).event()
@@ -168,9 +169,9 @@ HOSTILE = {
     "no type": b'{"data": {}}\n',
     "no format": b'{"type": "audio-chunk", "payload_length": 4}\nabcd',
     "an odd number of bytes": b'{"type": "audio-chunk", "data": {"rate": 16000, "width": 2, "channels": 1}, '
-                              b'"payload_length": 3}\nabc',
+    b'"payload_length": 3}\nabc',
     "a rate of nothing": b'{"type": "audio-chunk", "data": {"rate": 0, "width": 2, "channels": 1}, '
-                         b'"payload_length": 4}\nabcd',
+    b'"payload_length": 4}\nabcd',
     "names that are no list": b'{"type": "detect", "data": {"names": 5}}\n',
     "a line without end": b"x" * 200_000,
     "nested": b"[" * 60_000 + b"\n",
@@ -229,8 +230,17 @@ def test_standard_input_and_output_serve_one_client() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("options", [["--uri", "tcp://127.0.0.1"], ["--uri", "http://x:1"], ["--uri", "tcp://h:99999999"],
-                                     ["--threads", "0"], ["--model", "no-such-model"], ["--threshold", "7"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--uri", "tcp://127.0.0.1"],
+        ["--uri", "http://x:1"],
+        ["--uri", "tcp://h:99999999"],
+        ["--threads", "0"],
+        ["--model", "no-such-model"],
+        ["--threshold", "7"],
+    ],
+)
 def test_mistakes_are_one_line(options: list[str], capsys: pytest.CaptureFixture) -> None:
     assert main(options) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -246,7 +256,8 @@ def test_a_file_in_the_place_of_the_socket_is_not_replaced(tmp_path: Path, capsy
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
 def test_every_width_has_the_same_full_scale(width: int) -> None:
     payload = (-(1 << (8 * width - 1))).to_bytes(width, "little", signed=True) + (1 << (8 * width - 2)).to_bytes(
-        width, "little", signed=True)
+        width, "little", signed=True
+    )
     x, rate = samples_of(Event("audio-chunk", {"rate": 16000, "width": width, "channels": 2}, payload))
     np.testing.assert_array_equal(x, [[-1.0, 0.5]])
     assert rate == 16000

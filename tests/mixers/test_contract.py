@@ -12,8 +12,11 @@ from kws_s5.model import SequenceModel, build_model
 
 H, L = 5, 60
 CONFIGS = {
-    "s5": S5Mixer(ssm_size=8, blocks=2, dt_min=0.01, dt_max=0.5), "s5, both ways": S5Mixer(8, 2, bidirectional=True),
-    "s4d": S4DMixer(n_states=6, dt_min=0.01, dt_max=0.5), "gru": MIXERS["gru"](), "conv": ConvMixer(kernel=4),
+    "s5": S5Mixer(ssm_size=8, blocks=2, dt_min=0.01, dt_max=0.5),
+    "s5, both ways": S5Mixer(8, 2, bidirectional=True),
+    "s4d": S4DMixer(n_states=6, dt_min=0.01, dt_max=0.5),
+    "gru": MIXERS["gru"](),
+    "conv": ConvMixer(kernel=4),
     "conv of one step": ConvMixer(kernel=1),
 }
 CAUSAL = [name for name in CONFIGS if name != "s5, both ways"]
@@ -26,8 +29,9 @@ def make(name: str) -> torch.nn.Module:
 
 def model_of(mixer: object, **options: object) -> SequenceModel:
     torch.manual_seed(0)
-    config = ModelConfig(d_model=H, n_layers=2, n_outputs=3, rate=100.0, mixer=mixer,
-                         head=ClassHead(frame_logits=True, window=0.2))
+    config = ModelConfig(
+        d_model=H, n_layers=2, n_outputs=3, rate=100.0, mixer=mixer, head=ClassHead(frame_logits=True, window=0.2)
+    )
     model = build_model(replace(config, **options))
     for _ in range(10):  # statistics that are not the initial ones
         model.train()(torch.randn(4, 30, 1))
@@ -61,8 +65,9 @@ def test_padding_changes_no_valid_step(name: str) -> None:
     other = x.clone()
     other[0, 17:] = 9.0
     with torch.no_grad():
-        torch.testing.assert_close(mixer(x, lengths=lengths)[0, :17], mixer(other, lengths=lengths)[0, :17],
-                                   atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            mixer(x, lengths=lengths)[0, :17], mixer(other, lengths=lengths)[0, :17], atol=1e-5, rtol=1e-5
+        )
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -103,9 +108,17 @@ def test_intervals_set_the_steps_or_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CAUSAL)
-@pytest.mark.parametrize("options", [{}, {"prenorm": False}, {"ssm_norm": True, "norm": "layer"},
-                                     {"activation": "relu"}, {"activation": "none", "prenorm": False}],
-                         ids=["as published", "post-norm", "two layer norms", "relu", "none"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"prenorm": False},
+        {"ssm_norm": True, "norm": "layer"},
+        {"activation": "relu"},
+        {"activation": "none", "prenorm": False},
+    ],
+    ids=["as published", "post-norm", "two layer norms", "relu", "none"],
+)
 def test_models_of_every_mixer_stream_as_they_hear_clips(name: str, options: dict) -> None:
     model, x = model_of(CONFIGS[name], **options), torch.randn(2, L, 1)
     state, parts = model.initial_state(2, 2.0), []

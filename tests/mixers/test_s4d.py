@@ -43,8 +43,11 @@ def test_convolution_and_stream_equal_the_recurrence_with_gradients(L: int, init
     u = torch.randn(2, L, H, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(2, L, H, dtype=torch.float64)
     wanted = [u, *mixer.parameters()]
-    forms = {"reference": reference(mixer, u, 2.0), "convolution": mixer(u, step_rescale=2.0),
-             "stream": mixer.stream(u, mixer.initial_state(2), step_rescale=2.0)[0]}
+    forms = {
+        "reference": reference(mixer, u, 2.0),
+        "convolution": mixer(u, step_rescale=2.0),
+        "stream": mixer.stream(u, mixer.initial_state(2), step_rescale=2.0)[0],
+    }
     gradients = {name: torch.autograd.grad((y * weight).sum(), wanted) for name, y in forms.items()}
     for name, y in forms.items():
         torch.testing.assert_close(y, forms["reference"], atol=1e-9, rtol=1e-9, msg=name)
@@ -110,10 +113,15 @@ def test_float32_is_good_at_16000_steps() -> None:
     assert (y - exact).abs().max() / scale < 1e-5 and (streamed - exact).abs().max() / scale < 1e-4
 
 
-@pytest.mark.parametrize(("options", "says"), [
-    ({"n_states": 5}, "mixer.n_states = 5"), ({"init": "hippo"}, "mixer.init"), ({"dt_min": 0.0}, "mixer.dt_min"),
-    ({"discretization": "foh"}, "mixer.discretization"),
-])
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"n_states": 5}, "mixer.n_states = 5"),
+        ({"init": "hippo"}, "mixer.init"),
+        ({"dt_min": 0.0}, "mixer.dt_min"),
+        ({"discretization": "foh"}, "mixer.discretization"),
+    ],
+)
 def test_options_that_make_no_sense_are_refused(options: dict, says: str) -> None:
     with pytest.raises(UserError, match=says):
         S4DMixer(**options)

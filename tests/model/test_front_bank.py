@@ -115,8 +115,8 @@ def test_absent_modes_are_silent_or_average() -> None:
 
 
 def test_a_bank_ends_below_the_nyquist_frequency_of_the_training_rate() -> None:
-    assert build_front(BankFront(), 4, 8000.0).modes()[1].max() .item() == pytest.approx(3800)
-    assert build_front(BankFront(), 4, 16000.0).modes()[1].max() .item() == pytest.approx(7600)
+    assert build_front(BankFront(), 4, 8000.0).modes()[1].max().item() == pytest.approx(3800)
+    assert build_front(BankFront(), 4, 16000.0).modes()[1].max().item() == pytest.approx(7600)
 
 
 def test_poles_are_learned_and_stay_stable_under_any_step() -> None:

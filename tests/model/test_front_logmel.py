@@ -48,8 +48,19 @@ def test_powers_are_those_of_a_plain_fourier_transform() -> None:
 def test_powers_are_those_of_librosa() -> None:
     built, x = front(), torch.randn(1, 3200, 1)
     padded = np.concatenate([np.zeros(512 - 160), x[0, :, 0].numpy()])
-    want = librosa.feature.melspectrogram(y=padded, sr=16000, n_fft=512, win_length=400, hop_length=160, center=False,
-                                          n_mels=20, fmin=60.0, fmax=7600.0, htk=True, norm=None)  # (M, F)
+    want = librosa.feature.melspectrogram(
+        y=padded,
+        sr=16000,
+        n_fft=512,
+        win_length=400,
+        hop_length=160,
+        center=False,
+        n_mels=20,
+        fmin=60.0,
+        fmax=7600.0,
+        htk=True,
+        norm=None,
+    )  # (M, F)
     scale = 2.0 / np.hanning(401)[:400].sum() ** 2
     np.testing.assert_allclose(powers(built, x)[0].numpy(), scale * want.T, rtol=2e-3, atol=1e-7)
 

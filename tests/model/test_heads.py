@@ -23,8 +23,9 @@ def test_pooling_sees_valid_steps_only() -> None:
 
 
 def frame_oracle(head: ClassHead, x: torch.Tensor, widths: list[int]) -> torch.Tensor:
-    rows = [torch.stack([x[n, max(0, t + 1 - W) : t + 1].mean(0) for t in range(x.shape[1])])
-            for n, W in enumerate(widths)]
+    rows = [
+        torch.stack([x[n, max(0, t + 1 - W) : t + 1].mean(0) for t in range(x.shape[1])]) for n, W in enumerate(widths)
+    ]
     return head.decoder(torch.stack(rows))
 
 

@@ -16,10 +16,24 @@ GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.npz"))
 
 def golden_model(arrays: dict[str, np.ndarray]) -> torch.nn.Module:
     c = json.loads(bytes(arrays["config"]).decode())
-    ssm = S5Mixer(ssm_size=c["P"], blocks=c["J"], C_init=c["C_init"], discretization=c["disc"],
-                    bidirectional=c["bidir"], eigenvalues="clip" if c["clip"] else "free")
-    config = ModelConfig(d_model=c["H"], n_layers=c["depth"], front=LinearFront(), mixer=ssm, activation=c["act"],
-                         norm="batch" if c["bn"] else "layer", prenorm=c["prenorm"], n_outputs=c["ncls"])
+    ssm = S5Mixer(
+        ssm_size=c["P"],
+        blocks=c["J"],
+        C_init=c["C_init"],
+        discretization=c["disc"],
+        bidirectional=c["bidir"],
+        eigenvalues="clip" if c["clip"] else "free",
+    )
+    config = ModelConfig(
+        d_model=c["H"],
+        n_layers=c["depth"],
+        front=LinearFront(),
+        mixer=ssm,
+        activation=c["act"],
+        norm="batch" if c["bn"] else "layer",
+        prenorm=c["prenorm"],
+        n_outputs=c["ncls"],
+    )
     model = build_model(config).eval()
     load_official(model, tree(arrays, "params/"), tree(arrays, "batch_stats/"))
     return model
@@ -61,9 +75,13 @@ def test_nested_trees_and_tokens_and_pairs_load() -> None:
     rng = np.random.default_rng(0)
     kernel, W1, W2 = (rng.normal(size=s).astype(np.float32) for s in ((7, 4), (16, 4), (4, 2)))
     model = build_model(config)
-    load_official(model, {"encoder": {"encoder": {"kernel": kernel, "bias": np.zeros(4)}},
-                          "decoder": {"layer1": {"kernel": W1, "bias": np.zeros(4)},
-                                      "layer2": {"kernel": W2, "bias": np.ones(2)}}})
+    load_official(
+        model,
+        {
+            "encoder": {"encoder": {"kernel": kernel, "bias": np.zeros(4)}},
+            "decoder": {"layer1": {"kernel": W1, "bias": np.zeros(4)}, "layer2": {"kernel": W2, "bias": np.ones(2)}},
+        },
+    )
     tokens = torch.tensor([[1, 2, 3], [4, 5, 6]])
     a, b = kernel[[1, 2, 3]].mean(0), kernel[[4, 5, 6]].mean(0)
     h = np.concatenate([a, b, a - b, a * b]) @ W1
@@ -77,10 +95,14 @@ def bidirectional(ssm_size: int, blocks: int) -> S5Mixer:
 
 PUBLISHED = {
     "speech": (283_523, ModelConfig(96, 6, LinearFront(), bidirectional(128, 16), n_outputs=35)),
-    "listops": (188_490, ModelConfig(128, 8, TokenFront(20), bidirectional(16, 8), activation="half_glu2",
-                                       n_outputs=10)),
-    "imdb": (1_321_154, ModelConfig(256, 6, TokenFront(135), bidirectional(192, 12), activation="half_glu2",
-                                    n_outputs=2)),
+    "listops": (
+        188_490,
+        ModelConfig(128, 8, TokenFront(20), bidirectional(16, 8), activation="half_glu2", n_outputs=10),
+    ),
+    "imdb": (
+        1_321_154,
+        ModelConfig(256, 6, TokenFront(135), bidirectional(192, 12), activation="half_glu2", n_outputs=2),
+    ),
     "aan": (772_098, ModelConfig(128, 6, TokenFront(98), bidirectional(256, 16), PairHead(), n_outputs=2)),
     "cifar": (5_133_706, ModelConfig(512, 6, LinearFront(), bidirectional(384, 3), n_outputs=10)),
     "pathfinder": (1_113_602, ModelConfig(192, 6, LinearFront(), bidirectional(256, 8), n_outputs=2)),

@@ -35,9 +35,14 @@ def make(config: ModelConfig = BASE, **changes: object) -> torch.nn.Module:
 
 def variants() -> list[ModelConfig]:
     two_way = replace(SSM, bidirectional=True)
-    return [BASE, replace(BASE, mixer=two_way), replace(BASE, mixer=two_way, norm="layer", prenorm=False),
-            replace(BASE, head=ClassHead(pooling="last")), replace(BASE, front=TokenFront(11), mixer=two_way),
-            replace(BASE, ssm_norm=True)]
+    return [
+        BASE,
+        replace(BASE, mixer=two_way),
+        replace(BASE, mixer=two_way, norm="layer", prenorm=False),
+        replace(BASE, head=ClassHead(pooling="last")),
+        replace(BASE, front=TokenFront(11), mixer=two_way),
+        replace(BASE, ssm_norm=True),
+    ]
 
 
 def inputs(config: ModelConfig, L: int) -> torch.Tensor:

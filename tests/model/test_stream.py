@@ -14,8 +14,9 @@ from kws_s5.errors import UserError
 from kws_s5.model import SequenceModel, build_model
 
 SSM = S5Mixer(ssm_size=8, blocks=2, dt_max=0.05)
-BASE = ModelConfig(d_model=6, n_layers=3, mixer=SSM, n_outputs=3, rate=100.0,
-                   head=ClassHead(frame_logits=True, window=0.5))
+BASE = ModelConfig(
+    d_model=6, n_layers=3, mixer=SSM, n_outputs=3, rate=100.0, head=ClassHead(frame_logits=True, window=0.5)
+)
 L = 140
 
 
@@ -40,12 +41,17 @@ def run(model: SequenceModel, x: torch.Tensor, cuts: list[int], rescale: float |
 
 
 VARIANTS = {
-    "batch": {}, "layer": {"norm": "layer"}, "post-norm": {"prenorm": False},
-    "last": {"head": ClassHead("last", frame_logits=True)}, "full_glu": {"activation": "full_glu"},
+    "batch": {},
+    "layer": {"norm": "layer"},
+    "post-norm": {"prenorm": False},
+    "last": {"head": ClassHead("last", frame_logits=True)},
+    "full_glu": {"activation": "full_glu"},
     "frame decoder": {"head": ClassHead(frame_logits=True, frame_decoder=True, window=0.1)},
     "bilinear exp": {"mixer": replace(SSM, discretization="bilinear", eigenvalues="exp")},
-    "norm behind the SSM": {"ssm_norm": True}, "layer norm there": {"ssm_norm": True, "norm": "layer"},
-    "tokens": {"front": TokenFront(11)}, "no layers": {"n_layers": 0},
+    "norm behind the SSM": {"ssm_norm": True},
+    "layer norm there": {"ssm_norm": True, "norm": "layer"},
+    "tokens": {"front": TokenFront(11)},
+    "no layers": {"n_layers": 0},
 }
 
 

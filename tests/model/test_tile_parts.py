@@ -47,6 +47,7 @@ def test_outer_products_are_added(rows, O, K):
 
 
 if amx.has_amx():
+
     @njit
     def run_half(a, a_stride, rows, K, weights, O, out, out_stride, work, saved):
         amx.configure(saved)
@@ -67,8 +68,18 @@ def test_half_products_round_operands_and_nothing_else(rows, K, O):
     weight = torch.randn(O, K, generator=torch.Generator().manual_seed(0))
     packed, saved = half_panels(weight), np.zeros(128, np.uint8)
     work = np.zeros(work_size(rows, max(K, O)), np.uint8)
-    run_half(a.ctypes.data, a.strides[0], rows, K, packed.data_ptr(), O, out.ctypes.data, out.strides[0],
-             work.ctypes.data, saved.ctypes.data)
+    run_half(
+        a.ctypes.data,
+        a.strides[0],
+        rows,
+        K,
+        packed.data_ptr(),
+        O,
+        out.ctypes.data,
+        out.strides[0],
+        work.ctypes.data,
+        saved.ctypes.data,
+    )
     left, right = a[:rows, :K], weight.numpy()
     exact = rounded(left) @ rounded(right).T
     np.testing.assert_allclose(out[:rows, :O], exact, rtol=1e-5, atol=1e-5)
@@ -79,8 +90,19 @@ def test_half_products_round_operands_and_nothing_else(rows, K, O):
 def test_half_outer_products_round_operands_and_nothing_else(rows, O, K):
     a, x, out = rows_of(rows, O), rows_of(rows, K, 1), room(O, K, 2.0)
     work, saved = np.zeros(work_size(rows, max(K, O)), np.uint8), np.zeros(128, np.uint8)
-    run_half_outer(a.ctypes.data, a.strides[0], O, x.ctypes.data, x.strides[0], K, rows, out.ctypes.data,
-                   out.strides[0], work.ctypes.data, saved.ctypes.data)
+    run_half_outer(
+        a.ctypes.data,
+        a.strides[0],
+        O,
+        x.ctypes.data,
+        x.strides[0],
+        K,
+        rows,
+        out.ctypes.data,
+        out.strides[0],
+        work.ctypes.data,
+        saved.ctypes.data,
+    )
     left, right = a[:rows, :O].T, x[:rows, :K]
     exact = 2.0 + rounded(left) @ rounded(right)
     np.testing.assert_allclose(out[:O, :K], exact, rtol=1e-5, atol=1e-5)
@@ -145,7 +167,8 @@ def planar(z):
 def test_recurrence_and_its_gradient(from_end, P, rows):
     random = np.random.default_rng(0)
     (a, za), (start, zs), (v, zv), (d, zd), (g, zg) = (
-        pairs(random, *shape) for shape in ((2 * P,), (2 * P,), (rows, 2 * P), (rows, 2 * P), (2 * P,)))
+        pairs(random, *shape) for shape in ((2 * P,), (2 * P,), (rows, 2 * P), (rows, 2 * P), (2 * P,))
+    )
     order = range(rows - 1, -1, -1) if from_end else range(rows)
     step, first = (-8 * P, (rows - 1) * 8 * P) if from_end else (8 * P, 0)
     x, states, before = zs, np.zeros((rows, P), complex), np.zeros((rows, P), complex)
@@ -162,8 +185,18 @@ def test_recurrence_and_its_gradient(from_end, P, rows):
         total += np.conj(before[k]) * zg
     sums = np.ones(2 * P)
     last = (rows - 1) * 8 * P - first  # the step the scan ended with, where its gradient begins
-    run_adjoint(a.ctypes.data, g.ctypes.data, d.ctypes.data + last, -step, v.ctypes.data + last - step,
-                start.ctypes.data, rows, P, end.ctypes.data, sums.ctypes.data)
+    run_adjoint(
+        a.ctypes.data,
+        g.ctypes.data,
+        d.ctypes.data + last,
+        -step,
+        v.ctypes.data + last - step,
+        start.ctypes.data,
+        rows,
+        P,
+        end.ctypes.data,
+        sums.ctypes.data,
+    )
     np.testing.assert_allclose(d, planar(drive), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(end, planar(zg), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(sums, 1 + planar(total), rtol=1e-4, atol=1e-4)

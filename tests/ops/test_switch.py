@@ -57,8 +57,9 @@ numba.core.compiler.compile_extra = refuse
 
 def work(before: str = "", **environment: str) -> dict:
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | environment
-    done = subprocess.run([sys.executable, "-c", before + WORK], env=environment, capture_output=True, text=True,
-                          timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", before + WORK], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -87,8 +88,9 @@ def test_a_broken_numba_costs_one_warning_and_no_result(plain: dict, tmp_path: P
     (tmp_path / "numba" / "__init__.py").write_text("raise SystemError('built for another Python\\nsecond line')\n")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     found = work(KWS_S5_OPS="auto", PYTHONPATH=path)
-    assert found["said"] == ["nothing can be compiled here (SystemError: built for another Python); using plain torch, "
-                             "slower"]
+    assert found["said"] == [
+        "nothing can be compiled here (SystemError: built for another Python); using plain torch, slower"
+    ]
     assert found["numbers"] == pytest.approx(plain["numbers"], rel=1e-5)
 
 
@@ -101,20 +103,20 @@ def test_a_compiler_that_fails_costs_one_warning_and_no_result(plain: dict, tmp_
 
 OPERATIONS = {
     "scan": "from kws_s5.ops.scan.choice import scan\n"
-            "x = torch.ones(1, 5, 4, requires_grad=True)\ny = scan(torch.tensor([0.5, 0.2, 0.1, 0.0]), x)\n"
-            "y.sum().backward()\ngot = [float(y.sum()), float(x.grad.sum())]",
+    "x = torch.ones(1, 5, 4, requires_grad=True)\ny = scan(torch.tensor([0.5, 0.2, 0.1, 0.0]), x)\n"
+    "y.sum().backward()\ngot = [float(y.sum()), float(x.grad.sum())]",
     "bank": "from kws_s5.ops.bank.power import bank_power\n"
-            "u = torch.linspace(-1, 1, 40)[None]\na, c = torch.tensor([[0.9, 0.1]]), torch.ones(1, 3, 2)\n"
-            "got = bank_power(u, torch.tensor([40]), a, c, torch.tensor([10.0]).double(), F=4, n_poles=2)[0, :, 0]"
-            ".tolist()",
+    "u = torch.linspace(-1, 1, 40)[None]\na, c = torch.tensor([[0.9, 0.1]]), torch.ones(1, 3, 2)\n"
+    "got = bank_power(u, torch.tensor([40]), a, c, torch.tensor([10.0]).double(), F=4, n_poles=2)[0, :, 0]"
+    ".tolist()",
     "bank stream": "from kws_s5.ops.bank.power import stream_power\n"
-                   "u = torch.linspace(-1, 1, 40)[None]\na, c = torch.tensor([[0.9, 0.1]]), torch.ones(1, 3, 2)\n"
-                   "got = stream_power(u, a, c, torch.tensor([10.0]).double(), recent=torch.zeros(1, 2), "
-                   "memory=torch.zeros(1, 5), position=0, F=4, n_poles=2)[0, :, 0].tolist()",
+    "u = torch.linspace(-1, 1, 40)[None]\na, c = torch.tensor([[0.9, 0.1]]), torch.ones(1, 3, 2)\n"
+    "got = stream_power(u, a, c, torch.tensor([10.0]).double(), recent=torch.zeros(1, 2), "
+    "memory=torch.zeros(1, 5), position=0, F=4, n_poles=2)[0, :, 0].tolist()",
     "grid": "from kws_s5.ops.scan.grid import scan_grid\n"
-            "t = torch.rand(3, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()\n"
-            "y = scan_grid(t, torch.tensor([[0, 2, 1, 1]]), torch.ones(1, 4, 4), 'both')\ny.sum().backward()\n"
-            "got = [float(y.sum()), float(t.grad.sum())]",
+    "t = torch.rand(3, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()\n"
+    "y = scan_grid(t, torch.tensor([[0, 2, 1, 1]]), torch.ones(1, 4, 4), 'both')\ny.sum().backward()\n"
+    "got = [float(y.sum()), float(t.grad.sum())]",
 }
 
 
@@ -124,8 +126,13 @@ def test_whichever_operation_comes_first_meets_the_failing_compiler(operation: s
     found = []
     for before, switched in ((NO_COMPILER, "auto"), ("", "reference")):
         environment = {"KWS_S5_OPS": switched, "NUMBA_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run([sys.executable, "-c", f"{before}import torch\n{OPERATIONS[operation]}{tail}"],
-                              env=os.environ | environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            [sys.executable, "-c", f"{before}import torch\n{OPERATIONS[operation]}{tail}"],
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         assert done.stderr.count("using plain torch") == (1 if before else 0)
         found.append(json.loads(done.stdout))
@@ -158,8 +165,9 @@ def test_an_unknown_value_is_told_in_one_line() -> None:
     with pytest.raises(UserError, match="ops.use: 'fast' is unknown; it is 'auto'"), kws_s5.ops.use("fast"):
         pass
     code = "import sys\nfrom kws_s5.cli import guarded\nfrom kws_s5.ops import switch\nsys.exit(guarded(switch.mode))"
-    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"KWS_S5_OPS": "slow"}, capture_output=True,
-                          text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"KWS_S5_OPS": "slow"}, capture_output=True, text=True
+    )
     assert done.returncode == 2
     assert done.stderr.startswith("error: KWS_S5_OPS: 'slow' is unknown") and done.stderr.count("\n") == 1
 

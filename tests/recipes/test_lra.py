@@ -18,8 +18,15 @@ from kws_s5.training.prepare import completed
 LRA = recipes_of("lra")
 FULL = [name for name in LRA if not name.endswith("-tiny")]
 PUBLISHED = {  # exact counts of the official code's run scripts, and of the paper's sizes for the pixel sequences
-    "lra-listops": 188_490, "lra-text": 1_321_154, "lra-retrieval": 772_098, "lra-image": 5_133_706,
-    "lra-pathfinder": 1_113_602, "lra-pathx": 694_018, "smnist": 187_786, "psmnist": 266_506, "scifar": 5_134_730,
+    "lra-listops": 188_490,
+    "lra-text": 1_321_154,
+    "lra-retrieval": 772_098,
+    "lra-image": 5_133_706,
+    "lra-pathfinder": 1_113_602,
+    "lra-pathx": 694_018,
+    "smnist": 187_786,
+    "psmnist": 266_506,
+    "scifar": 5_134_730,
 }
 CLASSES = {"text": 2, "retrieval": 2, "pathfinder": 2, "pathx": 2}
 GENERATED = ["lra-listops-tiny", "lra-retrieval-tiny", "lra-pathfinder-tiny"]

@@ -69,13 +69,30 @@ def test_kws35_is_the_papers_configuration() -> None:
 
 
 def test_options_change_exactly_what_they_name() -> None:
-    run = parse("kws12", ["--optim.lr", "0.1", "--data.words", "a", "b", "--resume", "--init", "runs/x",
-                          "--model.ssm.ssm-size", "32", "--training.balanced"])  # ssm: as before mixers
+    run = parse(
+        "kws12",
+        [
+            "--optim.lr",
+            "0.1",
+            "--data.words",
+            "a",
+            "b",
+            "--resume",
+            "--init",
+            "runs/x",
+            "--model.ssm.ssm-size",
+            "32",
+            "--training.balanced",
+        ],
+    )  # ssm: as before mixers
     expected = RECIPES["kws12"]()
     expected = replace(
-        expected, optim=replace(expected.optim, lr=0.1), data=replace(expected.data, words=("a", "b")),
+        expected,
+        optim=replace(expected.optim, lr=0.1),
+        data=replace(expected.data, words=("a", "b")),
         training=replace(expected.training, init="runs/x", balanced=True),
-        model=replace(expected.model, mixer=replace(expected.model.mixer, ssm_size=32)))
+        model=replace(expected.model, mixer=replace(expected.model.mixer, ssm_size=32)),
+    )
     assert run.config == expected and run.resume and not run.overwrite
     assert parse("kws12", ["--init=y"]).config.training.init == "y"
 
@@ -102,10 +119,15 @@ def test_help_lists_all_recipes_one_line_each(capsys: pytest.CaptureFixture) -> 
     assert main([]) == 2 and overview() in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("argv, words", [
-    (["kws53"], "did you mean kws35"), (["bake"], "there are kws35"), (["kws12", "--resume", "--overwrite"], "exclude"),
-    (["kws12", "--data.root", "/nowhere/at/all"], "/nowhere/at/all"),
-])
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        (["kws53"], "did you mean kws35"),
+        (["bake"], "there are kws35"),
+        (["kws12", "--resume", "--overwrite"], "exclude"),
+        (["kws12", "--data.root", "/nowhere/at/all"], "/nowhere/at/all"),
+    ],
+)
 def test_a_mistake_is_one_clear_line_and_status_2(argv, words, capsys, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(argv) == 2
@@ -113,11 +135,17 @@ def test_a_mistake_is_one_clear_line_and_status_2(argv, words, capsys, tmp_path,
     assert error.startswith("error: ") and error.count("\n") == 1 and words in error
 
 
-@pytest.mark.parametrize("options, words", [
-    (["--optim.lr", "-1"], "must be positive"), (["--optim.lrr", "1"], "optim.lr"),
-    (["--model.mixer.blocks", "5"], "divisor"), (["--model.mixer", "s6"], "one of s5, s4d, gru, conv"),
-    (["--model.mixer"], "one of s5"), (["--model.mixer", "gru", "--model.mixer.ssm-size", "8"], "ssm-size"),
-])
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["--optim.lr", "-1"], "must be positive"),
+        (["--optim.lrr", "1"], "optim.lr"),
+        (["--model.mixer.blocks", "5"], "divisor"),
+        (["--model.mixer", "s6"], "one of s5, s4d, gru, conv"),
+        (["--model.mixer"], "one of s5"),
+        (["--model.mixer", "gru", "--model.mixer.ssm-size", "8"], "ssm-size"),
+    ],
+)
 def test_a_wrong_option_is_explained_with_status_2(options, words, capsys) -> None:
     assert main(["kws12", *options]) == 2
     streams = capsys.readouterr()
@@ -152,10 +180,31 @@ def folder_of_words(root: Path) -> Path:
 def test_a_folder_of_recordings_trains_and_classifies_by_one_command(tmp_path: Path, capsys) -> None:
     root, out = folder_of_words(tmp_path / "words"), tmp_path / "run"
     options = [
-        "--data.root", str(root), "--data.cache", str(tmp_path), "--data.rate", "8000", "--data.seconds", "0.3",
-        "--data.validation-percent", "25", "--data.testing-percent", "25", "--model.front.f-max", "3600",
-        "--model.front.n-modes", "16", "--model.d-model", "16", "--model.n-layers", "1", "--model.mixer.ssm-size", "16",
-        "--training.accelerator", "cpu", "--training.no-progress",
+        "--data.root",
+        str(root),
+        "--data.cache",
+        str(tmp_path),
+        "--data.rate",
+        "8000",
+        "--data.seconds",
+        "0.3",
+        "--data.validation-percent",
+        "25",
+        "--data.testing-percent",
+        "25",
+        "--model.front.f-max",
+        "3600",
+        "--model.front.n-modes",
+        "16",
+        "--model.d-model",
+        "16",
+        "--model.n-layers",
+        "1",
+        "--model.mixer.ssm-size",
+        "16",
+        "--training.accelerator",
+        "cpu",
+        "--training.no-progress",
     ]
     first = [*options, "--training.init", "", "--training.epochs", "30", "--training.out", str(out)]
     assert main(["words", *first]) == 0, capsys.readouterr().err
@@ -169,8 +218,18 @@ def test_a_folder_of_recordings_trains_and_classifies_by_one_command(tmp_path: P
         scores = bundle.classify((0.3 * np.sin(2 * np.pi * 200 * t)).astype(np.float32), rate)
         assert max(scores, key=scores.get) == "low"
     assert main(["words", *first]) == 2 and "--resume" in capsys.readouterr().err
-    tuned = [*options, "--training.out", str(tmp_path / "tuned"), "--init", str(out), "--training.epochs", "1",
-             "--data.words", "high", "low"]
+    tuned = [
+        *options,
+        "--training.out",
+        str(tmp_path / "tuned"),
+        "--init",
+        str(out),
+        "--training.epochs",
+        "1",
+        "--data.words",
+        "high",
+        "low",
+    ]
     assert main(["words", *tuned]) == 0
     assert "2 of 2 words" in capsys.readouterr().out
 

@@ -211,8 +211,14 @@ def test_eigenvalue_modes_start_equal_and_clip_and_exp_stay_stable():
 
 def test_parameters_carry_the_official_names_and_shapes():
     causal = {name: tuple(p.shape) for name, p in build().named_parameters()}
-    assert causal == {"Lambda_re": (4,), "Lambda_im": (4,), "B": (4, H, 2), "C": (H, 4, 2), "D": (H,),
-                      "log_step": (4, 1)}
+    assert causal == {
+        "Lambda_re": (4,),
+        "Lambda_im": (4,),
+        "B": (4, H, 2),
+        "C": (H, 4, 2),
+        "D": (H,),
+        "log_step": (4, 1),
+    }
     both = {name for name, _ in build(bidirectional=True).named_parameters()}
     assert both == {"Lambda_re", "Lambda_im", "B", "C1", "C2", "D", "log_step"}
 

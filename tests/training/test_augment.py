@@ -12,8 +12,9 @@ from kws_s5.training import augment_time as time
 from kws_s5.training.augment import TRUE_RATES, augment
 from kws_s5.training.augment_fft import irfft, resample, rfft
 
-ALL = AugmentConfig(shift=0.1, gain=0.5, noise=0.7, reverb=0.5, speed=0.1, band_limit=0.5, true_rate=0.5,
-                    mixup=0.3, microphone=6.0)
+ALL = AugmentConfig(
+    shift=0.1, gain=0.5, noise=0.7, reverb=0.5, speed=0.1, band_limit=0.5, true_rate=0.5, mixup=0.3, microphone=6.0
+)
 
 
 def batch(N: int = 8, L: int = 4000, *, lengths: list[int] | None = None, rate: float = 16000.0) -> Batch:
@@ -54,8 +55,9 @@ def test_the_same_generator_gives_the_same_batch_and_nothing_else_is_random() ->
     assert one.x.shape != other.x.shape or not torch.equal(one.x, other.x)
 
 
-@pytest.mark.parametrize("name", ["shift", "gain", "noise", "reverb", "speed", "microphone", "band_limit",
-                                  "true_rate", "mixup"])
+@pytest.mark.parametrize(
+    "name", ["shift", "gain", "noise", "reverb", "speed", "microphone", "band_limit", "true_rate", "mixup"]
+)
 def test_every_switch_changes_sound_but_neither_the_batch_given_nor_its_padding(name: str) -> None:
     b = batch(lengths=[4000, 3000, 2500, 1000, 4000, 17, 1, 4000])
     before = b.x.clone()
@@ -109,14 +111,17 @@ def test_noise_arrives_at_the_stated_ratio(recorded: bool) -> None:
     added = (run(b, AugmentConfig(noise=1.0, noise_snr=(10.0, 10.0)), noises=noises).x - b.x)[..., 0]
     ratio = 10 * torch.log10(b.x[..., 0].square().mean(1) / added.square().mean(1))
     torch.testing.assert_close(ratio, torch.full((16,), 10.0), atol=0.01, rtol=0)
-    ratios = 10 * torch.log10(b.x.square().mean((1, 2)) / (
-        run(b, AugmentConfig(noise=1.0, noise_snr=(-5.0, 20.0))).x - b.x).square().mean((1, 2)))
+    ratios = 10 * torch.log10(
+        b.x.square().mean((1, 2))
+        / (run(b, AugmentConfig(noise=1.0, noise_snr=(-5.0, 20.0))).x - b.x).square().mean((1, 2))
+    )
     assert -5.1 < ratios.min() < ratios.max() < 20.1 and ratios.std() > 3
 
 
 def test_coloured_noise_falls_by_the_stated_power_of_the_frequency() -> None:
-    x = sound.coloured_noise(torch.zeros(1, 65536), torch.tensor([16000.0]), torch.Generator().manual_seed(0),
-                             np.array([2.0]))
+    x = sound.coloured_noise(
+        torch.zeros(1, 65536), torch.tensor([16000.0]), torch.Generator().manual_seed(0), np.array([2.0])
+    )
     p = spectrum(x[0])
     hz = 65536 / 16000
     low, high = (p[int(f * hz / 1.2) : int(f * hz * 1.2)].mean() for f in (300, 3000))
@@ -138,8 +143,14 @@ def test_gain_stays_within_its_limits() -> None:
 def test_a_room_keeps_place_and_loudness_and_falls_by_60_decibels() -> None:
     x = torch.zeros(1, 16000)
     x[0, 1000] = 1.0
-    wet = sound.room(x, torch.tensor([16000]), torch.tensor([16000.0]), torch.Generator().manual_seed(0),
-                     np.array([0.4]), np.array([0.0]))[0]
+    wet = sound.room(
+        x,
+        torch.tensor([16000]),
+        torch.tensor([16000.0]),
+        torch.Generator().manual_seed(0),
+        np.array([0.4]),
+        np.array([0.0]),
+    )[0]
     assert wet.abs().argmax() == 1000 and wet[:1000].abs().max() < 1e-5
     assert wet.square().sum().item() == pytest.approx(1.0, rel=1e-4)
     early, late = (wet[1000 + int(t * 16000) :][:800].square().mean().item() for t in (0.0625, 0.2625))
@@ -196,8 +207,9 @@ def test_speed_changes_pitch_and_duration_about_the_middle(factor: float) -> Non
 @pytest.mark.parametrize("ratio", [0.5, 0.75, 1.5])
 def test_another_true_rate_is_the_same_sound_with_another_label(ratio: float) -> None:
     x = (tone(440.0) * torch.hann_window(4000))[None]
-    out, lengths, rates = time.change_rate(x, torch.tensor([4000]), torch.tensor([16000.0]), np.array([ratio]),
-                                           np.array([False]))
+    out, lengths, rates = time.change_rate(
+        x, torch.tensor([4000]), torch.tensor([16000.0]), np.array([ratio]), np.array([False])
+    )
     assert rates.item() == 16000 * ratio and lengths.item() == out.shape[1] == 4000 * ratio
     t = torch.arange(out.shape[1]) / ratio
     want = torch.sin(2 * torch.pi * 440 * t / 16000) * torch.sin(torch.pi * t / 4000) ** 2

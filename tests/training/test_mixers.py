@@ -17,8 +17,10 @@ from kws_s5.listening.session import StreamingSession
 from kws_s5.listening.spotter import KeywordSpotter
 from kws_s5.training.run import train
 
-SMALL = {"s5": S5Mixer(ssm_size=8, blocks=2, dt_min=0.01, dt_max=0.5),
-         "s4d": S4DMixer(n_states=4, dt_min=0.01, dt_max=0.5)}
+SMALL = {
+    "s5": S5Mixer(ssm_size=8, blocks=2, dt_min=0.01, dt_max=0.5),
+    "s4d": S4DMixer(n_states=4, dt_min=0.01, dt_max=0.5),
+}
 
 
 @pytest.fixture(scope="module", params=MIXERS)
@@ -67,5 +69,6 @@ def test_it_is_exported_or_refused_in_one_line(trained: tuple[str, Bundle], tmp_
     files = export(bundle, "model", tmp_path)  # compares both graphs with torch, at 1e-4
     assert {file.kind for file in files} == {"step", "clip"} and max(file.difference for file in files) < 1e-4
     rate = 2000.0
-    np.testing.assert_allclose(heard(OnnxModel(files[0].path), sound(rate), rate), heard(bundle, sound(rate), rate),
-                               atol=1e-4, rtol=1e-4)
+    np.testing.assert_allclose(
+        heard(OnnxModel(files[0].path), sound(rate), rate), heard(bundle, sound(rate), rate), atol=1e-4, rtol=1e-4
+    )

@@ -22,9 +22,13 @@ def model_of(*, bidirectional: bool) -> torch.nn.Module:
 
 
 MODELS = {"bidirectional": lambda: model_of(bidirectional=True)} | {
-    name: lambda mixer=mixer: build_model(ModelConfig(
-        d_model=4, n_layers=2, mixer=mixer(), n_outputs=3, rate=8000.0, front=BankFront(n_modes=3, f_max=3000)))
-    for name, mixer in MIXERS.items()}
+    name: lambda mixer=mixer: build_model(
+        ModelConfig(
+            d_model=4, n_layers=2, mixer=mixer(), n_outputs=3, rate=8000.0, front=BankFront(n_modes=3, f_max=3000)
+        )
+    )
+    for name, mixer in MIXERS.items()
+}
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -43,7 +47,8 @@ def test_every_parameter_is_in_exactly_one_group(layout: str, kind: str) -> None
 ROLES = {
     "s5": {"Lambda_re": "pole", "Lambda_im": "pole", "log_step": "step", "B": "input", "C": "output", "D": "output"},
     "s4d": {"log_A_real": "pole", "A_imag": "pole", "log_step": "step", "C": "output", "D": "output"},
-    "gru": {}, "conv": {},
+    "gru": {},
+    "conv": {},
 }
 
 
@@ -51,7 +56,9 @@ ROLES = {
 def test_modules_declare_the_roles_of_their_parameters(kind: str) -> None:
     found = parameter_roles(MODELS[kind]())
     assert {name: role for name, role in found.items() if name.startswith("front.")} == {
-        "front.log_decay": "pole", "front.log_frequency": "pole"}
+        "front.log_decay": "pole",
+        "front.log_frequency": "pole",
+    }
     layers = {name: role for name, role in found.items() if name.startswith("layers.")}
     assert layers == {f"layers.{i}.seq.{name}": role for i in range(2) for name, role in ROLES[kind].items()}
 
@@ -76,8 +83,11 @@ PUBLISHED = {
 @pytest.mark.parametrize("layout", PUBLISHED)
 def test_groups_are_the_published_ones(layout: str, bidirectional: bool) -> None:
     model = model_of(bidirectional=bidirectional)
-    settings = {name: {"lr": g.lr, "weight_decay": g.weight_decay}
-                for g in parameter_groups(model, OptimConfig(groups=layout)) for name in g.parameters}
+    settings = {
+        name: {"lr": g.lr, "weight_decay": g.weight_decay}
+        for g in parameter_groups(model, OptimConfig(groups=layout))
+        for name in g.parameters
+    }
     for name, found in settings.items():
         assert found == PUBLISHED[layout].get(name.split(".")[-1], REGULAR), name
     assert settings["layers.0.norm.scale"] == settings["layers.0.norm.bias"] == REGULAR
@@ -139,7 +149,8 @@ def test_official_schedule_equals_the_published_loop(epochs: int, warmup_epochs:
     assert found[0] == lr  # the very first step runs at the full rate
     if warmup_epochs:
         assert found[-per_epoch * warmup_epochs + 1 :] == pytest.approx(
-            [lr_min] * (per_epoch * warmup_epochs - 1), abs=1e-12)
+            [lr_min] * (per_epoch * warmup_epochs - 1), abs=1e-12
+        )
 
 
 def test_no_schedule_ever_goes_below_zero_or_above_the_peak() -> None:

@@ -41,12 +41,15 @@ def test_gpus_get_what_was_asked_for(unit: bool) -> None:
 
 
 @pytest.mark.parametrize("unit", [False], indirect=True)
-def test_a_run_says_it_once_and_trains_in_float32(unit: bool, tmp_path: Path,
-                                                 capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_says_it_once_and_trains_in_float32(
+    unit: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train(toy_config(out=str(tmp_path / "half"), epochs=2, precision="bf16-mixed"), splits=tones())
     said = [line for line in capsys.readouterr().out.splitlines() if "training.precision" in line]
-    assert said == ["note: training.precision = 'bf16-mixed' brings nothing on this processor: training runs with "
-                    "'32-true' (float32)"]
+    assert said == [
+        "note: training.precision = 'bf16-mixed' brings nothing on this processor: training runs with "
+        "'32-true' (float32)"
+    ]
     train(toy_config(out=str(tmp_path / "full"), epochs=2), splits=tones())
     assert "training.precision" not in capsys.readouterr().out
     half, full = ([row["train_loss"] for row in log(tmp_path / name)] for name in ("half", "full"))

@@ -69,35 +69,42 @@ def front(**change: object) -> ModelConfig:
     return replace(BANK, front=replace(BANK.front, **change))
 
 
-@pytest.mark.parametrize(("model", "says"), [
-    (ssm(eigenvalues="exp"), "model.mixer.eigenvalues is 'free', here it is 'exp'"),
-    (ssm(discretization="bilinear"), "model.mixer.discretization is 'zoh'"),
-    (ssm(conj_sym=False, ssm_size=4), "model.mixer.conj_sym is True"),
-    (ssm(dt_max=0.2), "model.mixer.dt_max is 0.1, here it is 0.2"),
-    (front(f_max=150.0), "model.front.f_max is 200"),
-    (front(n_poles=3), "model.front.n_poles is 2"),
-    (front(frame_rate=50.0), "model.front.frame_rate is 100.0"),
-    (front(gain=2.4), "model.front.gain is 1.0"),
-    (front(absent="mean"), "model.front.absent is 'floor'"),
-    (replace(BANK, front=LogMelFront(n_mels=4, f_min=20, f_max=200)), "front.kind is 'BankFront'.*'LogMelFront'"),
-    (replace(BANK, prenorm=False), "model.prenorm is True"),
-    (replace(BANK, activation="half_glu2"), "model.activation is 'half_glu1'"),
-    (replace(BANK, norm="layer"), "model.norm is 'batch'"),
-    (replace(BANK, mixer=GRUMixer()), "model.mixer.kind is 'S5Mixer'.*'GRUMixer'"),
-])
-def test_a_model_that_computes_something_else_is_refused_by_the_option(bank: str, model: ModelConfig,
-                                                                       says: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (ssm(eigenvalues="exp"), "model.mixer.eigenvalues is 'free', here it is 'exp'"),
+        (ssm(discretization="bilinear"), "model.mixer.discretization is 'zoh'"),
+        (ssm(conj_sym=False, ssm_size=4), "model.mixer.conj_sym is True"),
+        (ssm(dt_max=0.2), "model.mixer.dt_max is 0.1, here it is 0.2"),
+        (front(f_max=150.0), "model.front.f_max is 200"),
+        (front(n_poles=3), "model.front.n_poles is 2"),
+        (front(frame_rate=50.0), "model.front.frame_rate is 100.0"),
+        (front(gain=2.4), "model.front.gain is 1.0"),
+        (front(absent="mean"), "model.front.absent is 'floor'"),
+        (replace(BANK, front=LogMelFront(n_mels=4, f_min=20, f_max=200)), "front.kind is 'BankFront'.*'LogMelFront'"),
+        (replace(BANK, prenorm=False), "model.prenorm is True"),
+        (replace(BANK, activation="half_glu2"), "model.activation is 'half_glu1'"),
+        (replace(BANK, norm="layer"), "model.norm is 'batch'"),
+        (replace(BANK, mixer=GRUMixer()), "model.mixer.kind is 'S5Mixer'.*'GRUMixer'"),
+    ],
+)
+def test_a_model_that_computes_something_else_is_refused_by_the_option(
+    bank: str, model: ModelConfig, says: str
+) -> None:
     """Also where all shapes are the same, and where the option would have no effect."""
     with pytest.raises(UserError, match=says) as caught:
         load_weights_of(build_model(model), ("a", "b", "c"), bank)
     assert bank in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("model", [
-    replace(BANK, dropout=0.5, norm_momentum=0.8, n_outputs=3, rate=1000.0),
-    front(learnable=False),
-    replace(BANK, head=ClassHead(pooling="last")),
-])
+@pytest.mark.parametrize(
+    "model",
+    [
+        replace(BANK, dropout=0.5, norm_momentum=0.8, n_outputs=3, rate=1000.0),
+        front(learnable=False),
+        replace(BANK, head=ClassHead(pooling="last")),
+    ],
+)
 def test_what_belongs_to_the_training_or_its_data_may_differ(bank: str, model: ModelConfig) -> None:
     built = build_model(model)
     load_weights_of(built, ("a", "b", "c"), bank)

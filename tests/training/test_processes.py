@@ -38,8 +38,9 @@ def run(folder: Path, *arguments: str) -> None:
     script = folder / "script.py"
     script.write_text(SCRIPT.format(folder=str(Path(__file__).parent)))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True,
-                          timeout=240)
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 

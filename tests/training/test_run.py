@@ -32,8 +32,15 @@ def test_a_toy_model_learns(finished: Path) -> None:
 
 def test_the_folder_holds_what_a_run_promises(finished: Path) -> None:
     names = {path.name for path in finished.iterdir() if path.is_file() and not path.name.startswith(".")}
-    assert names == {"config.json", "log.csv", "last.ckpt", "model.safetensors", "results.json", "confusion.png",
-                     "curves.png"}
+    assert names == {
+        "config.json",
+        "log.csv",
+        "last.ckpt",
+        "model.safetensors",
+        "results.json",
+        "confusion.png",
+        "curves.png",
+    }
     assert not list(finished.glob(".*.*"))  # no temporary file is left
 
 
@@ -119,10 +126,13 @@ def test_averaged_weights_are_the_mean_over_the_last_steps(tmp_path: Path) -> No
         torch.testing.assert_close(last["average"]["module." + name.removeprefix("model.")], expected)
 
 
-@pytest.mark.parametrize("change, word", [
-    (lambda s: setattr(s, "train", Tones(0, seed=0)), "no training examples"),
-    (lambda s: setattr(s, "validation", Tones(0, seed=0)), "no validation examples"),
-])
+@pytest.mark.parametrize(
+    "change, word",
+    [
+        (lambda s: setattr(s, "train", Tones(0, seed=0)), "no training examples"),
+        (lambda s: setattr(s, "validation", Tones(0, seed=0)), "no validation examples"),
+    ],
+)
 def test_data_that_cannot_train_is_refused(tmp_path: Path, change, word: str) -> None:
     splits = tones()
     change(splits)
@@ -148,8 +158,9 @@ class Levels(Tones):
 
 def test_regression_runs_through_the_same_door(tmp_path: Path) -> None:
     splits = tones()
-    splits = replace(splits, train=Levels(30, seed=1), validation=Levels(12, seed=2), test=Levels(15, seed=3),
-                     labels=(), n_outputs=1)
+    splits = replace(
+        splits, train=Levels(30, seed=1), validation=Levels(12, seed=2), test=Levels(15, seed=3), labels=(), n_outputs=1
+    )
     config = toy_config(out=str(tmp_path / "run"), epochs=8, average_from=0.5)
     model = replace(config.model, head=GaussianHead(hidden=8), front=LinearFront(), rate=0.0)
     out = train(replace(config, model=model), splits=splits)

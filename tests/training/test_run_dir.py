@@ -20,8 +20,9 @@ from kws_s5.training.run_dir import INIT, PREVIOUS, locked_run_dir, record_confi
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(toy_config(out=str(tmp_path_factory.mktemp("runs") / "run"), epochs=2, average_from=0.5),
-                 splits=tones())
+    return train(
+        toy_config(out=str(tmp_path_factory.mktemp("runs") / "run"), epochs=2, average_from=0.5), splits=tones()
+    )
 
 
 @pytest.fixture
@@ -116,11 +117,19 @@ def test_what_cannot_be_written_costs_nothing(old: Path) -> None:
     assert {path: path.read_bytes() for path in old.iterdir() if path.is_file()} == before
 
 
-@pytest.mark.parametrize(("at", "accident", "ends"), [
-    (1, fail, "power cut"), (1, interrupt, None), (20, interrupt, None), (28, fail, "power cut"),
-    (40, interrupt, None)])
-def test_the_old_model_stays_until_the_new_run_has_ended(old: Path, at: int, accident, ends: str | None,
-                                                          capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("at", "accident", "ends"),
+    [
+        (1, fail, "power cut"),
+        (1, interrupt, None),
+        (20, interrupt, None),
+        (28, fail, "power cut"),
+        (40, interrupt, None),
+    ],
+)
+def test_the_old_model_stays_until_the_new_run_has_ended(
+    old: Path, at: int, accident, ends: str | None, capsys: pytest.CaptureFixture
+) -> None:
     """Also when --overwrite is tried again and again; then it goes."""
     model, config = weights(old), toy_config(out=str(old), epochs=2, seed=1)
     for _ in range(2):
@@ -142,7 +151,8 @@ def test_a_run_that_replaces_its_own_start_begins_again_where_it_began(old: Path
 
 
 def test_a_run_without_its_checkpoint_says_that_it_starts_anew_and_keeps_the_model(
-        old: Path, capsys: pytest.CaptureFixture) -> None:
+    old: Path, capsys: pytest.CaptureFixture
+) -> None:
     model = weights(old)
     (old / "last.ckpt").unlink()
     (old / "results.json").unlink()
@@ -154,6 +164,7 @@ def test_a_run_without_its_checkpoint_says_that_it_starts_anew_and_keeps_the_mod
 
 def test_results_never_stand_beside_the_model_that_was_replaced(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the next --overwrite would take the older model for the one to keep."""
+
     def write(out: Path, *_: object) -> None:
         assert not (out / PREVIOUS).exists() and (out / "model.safetensors").exists()
         raise KeyboardInterrupt
@@ -170,8 +181,9 @@ def test_a_diverged_training_leaves_the_old_model(old: Path) -> None:
     assert same(weights(old / PREVIOUS), model) and not (old / "results.json").exists()
 
 
-def test_an_overwrite_killed_while_it_starts_leaves_a_run_and_its_model(old: Path,
-                                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overwrite_killed_while_it_starts_leaves_a_run_and_its_model(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before any of its file operations, in a folder that holds other things too."""
     (old / "notes").mkdir()
     model, config, n_killed = weights(old), toy_config(out=str(old), init=str(old)), 0
@@ -205,8 +217,9 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("at", [1, 20])
-def test_a_run_that_replaces_the_model_it_starts_from_resumes_from_that_model(old: Path, tmp_path: Path,
-                                                                              at: int) -> None:
+def test_a_run_that_replaces_the_model_it_starts_from_resumes_from_that_model(
+    old: Path, tmp_path: Path, at: int
+) -> None:
     """Killed before there is any checkpoint, it ends as a run that nobody killed, with another folder's copy."""
     shutil.copytree(old, tmp_path / "source")
     settings = {"epochs": 1, "seed": 1}

@@ -72,6 +72,7 @@ def config(out: Path, **training: object) -> RunConfig:
 
 def alarms(model: torch.nn.Module) -> tuple[float, float]:
     """Highest mean probability of a keyword over 80 ms: of the right one around new words, of any in new talk."""
+
     @torch.no_grad()
     def best(x: np.ndarray, k: list[int]) -> float:
         p = model.frame_logits(torch.as_tensor(x, dtype=torch.float32)[None, :, None]).softmax(-1)[0, :, k].sum(-1)

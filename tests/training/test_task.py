@@ -16,6 +16,7 @@ from kws_s5.training.run import train
 
 def test_gradients_are_clipped(tmp_path: Path) -> None:
     """With a tiny limit Adam still moves, so compare against a run whose limit is never reached."""
+
     def first_loss_curve(limit: float) -> list[float]:
         config = toy_config(out=str(tmp_path / f"run{limit}"))
         config = replace(config, optim=replace(config.optim, clip_norm=limit))
@@ -40,8 +41,9 @@ class Broken(Tones):
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
-def test_mixed_precision_learns_what_float32_does_with_clipped_gradients(tmp_path: Path, precision: str,
-                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mixed_precision_learns_what_float32_does_with_clipped_gradients(
+    tmp_path: Path, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(precision_file, "_on_cpu", lambda accelerator: False)  # as on a GPU: what was asked for
 
     def losses(precision: str) -> list[float]:
@@ -49,8 +51,10 @@ def test_mixed_precision_learns_what_float32_does_with_clipped_gradients(tmp_pat
         optim = replace(config.optim, clip_norm=0.5)
         model = replace(bank_model(), dropout=0.0)
         augment = AugmentConfig(shift=0.01, gain=0.5, noise=0.5, time_mask=0.02)
-        return [row["train_loss"] for row in log(train(replace(config, optim=optim, model=model, augment=augment),
-                                                       splits=tones()))]
+        return [
+            row["train_loss"]
+            for row in log(train(replace(config, optim=optim, model=model, augment=augment), splits=tones()))
+        ]
 
     assert losses(precision) == pytest.approx(losses("32-true"), rel=0.05)
 

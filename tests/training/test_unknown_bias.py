@@ -33,6 +33,7 @@ def test_the_offset_gives_the_most_right_decisions_and_is_the_smallest_such() ->
 def test_streams_stay_as_they_are() -> None:
     torch.manual_seed(0)
     model = build_model(replace(bank_model(), n_outputs=3, head=HEAD))
+
     class Clips(Dataset):
         def __len__(self) -> int:
             return 20

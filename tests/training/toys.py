@@ -49,8 +49,15 @@ class Tones(Dataset):
 
 
 def tones() -> Splits:
-    return Splits(Tones(30, seed=1, moving=True), Tones(12, seed=2), Tones(15, seed=3), LABELS, 3,
-                  report={"source": "sines"}, note="sines made for a test")
+    return Splits(
+        Tones(30, seed=1, moving=True),
+        Tones(12, seed=2),
+        Tones(15, seed=3),
+        LABELS,
+        3,
+        report={"source": "sines"},
+        note="sines made for a test",
+    )
 
 
 class Breaks(Tones):
@@ -81,8 +88,9 @@ def interrupt() -> None:
 
 
 def toy_config(**training: object) -> RunConfig:
-    model = ModelConfig(d_model=8, n_layers=1, front=LinearFront(gain=2.0), mixer=S5Mixer(ssm_size=8, blocks=2),
-                        dropout=0.2, rate=RATE)
+    model = ModelConfig(
+        d_model=8, n_layers=1, front=LinearFront(gain=2.0), mixer=S5Mixer(ssm_size=8, blocks=2), dropout=0.2, rate=RATE
+    )
     settings = {"epochs": 3, "batch_size": 7, "progress": False, "accelerator": "cpu", "save_minutes": 0.0, **training}
     return RunConfig("toy", model=model, optim=OptimConfig(lr=0.02, ssm_lr=0.01), training=TrainingConfig(**settings))
 

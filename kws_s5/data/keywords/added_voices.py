@@ -48,6 +48,7 @@ def added_clips(config: KeywordData, names: Sequence[str], others: Sequence[str]
 def _words(config: KeywordData, keywords: Sequence[str], others: Sequence[str] | None) -> Path:
     from kws_s5.data.synthetic.espeak import ACCENTS, pronounce
     from kws_s5.data.synthetic.words import FILLERS, synthesise_in_cache
+
     accent = (config.accents or ACCENTS)[0]
     sounds = pronounce(keywords, accent)
     _check_said(keywords, sounds, accent)
@@ -57,37 +58,62 @@ def _words(config: KeywordData, keywords: Sequence[str], others: Sequence[str] |
         spare = [word for word, sound in zip(spare, pronounce(spare, accent), strict=True) if sound not in sounds]
         n = len(spare) if config.unknown_share >= 1 else round(config.unknown_share * len(keywords))
         unknown = choose(spare, max(1, n), config.seed)
-    return synthesise_in_cache(config.cache, words=(*keywords, *unknown), n_voices=config.added_voices,
-                               n_takes=config.synthetic_takes, seed=config.seed, rate=round(config.rate),
-                               seconds=min(config.seconds or 1.0, 60.0), accents=config.accents or ACCENTS)
+    return synthesise_in_cache(
+        config.cache,
+        words=(*keywords, *unknown),
+        n_voices=config.added_voices,
+        n_takes=config.synthetic_takes,
+        seed=config.seed,
+        rate=round(config.rate),
+        seconds=min(config.seconds or 1.0, 60.0),
+        accents=config.accents or ACCENTS,
+    )
 
 
 def _check_said(keywords: Sequence[str], sounds: Sequence[str], accent: str) -> None:
     """Words that the synthesiser cannot read would be taught as something else."""
     strange = [word for word in keywords if accent.startswith("en") and not re.search("[A-Za-z0-9]", word)]
     if strange:
-        raise UserError(f"data.added_voices: {shown(strange[0])!r} cannot be read in English; name its language with "
-                        "data.accents, or set data.added_voices 0")
+        raise UserError(
+            f"data.added_voices: {shown(strange[0])!r} cannot be read in English; name its language with "
+            "data.accents, or set data.added_voices 0"
+        )
     for word, sound in zip(keywords, sounds, strict=True):
         first = keywords[sounds.index(sound)]
         if first != word:
-            raise UserError(f"data.added_voices: {shown(first)!r} and {shown(word)!r} sound the same in {accent}; name "
-                            "another language with data.accents, or set data.added_voices 0")
+            raise UserError(
+                f"data.added_voices: {shown(first)!r} and {shown(word)!r} sound the same in {accent}; name "
+                "another language with data.accents, or set data.added_voices 0"
+            )
 
 
 def talk_folder(config: KeywordData, keywords: Sequence[str]) -> Path:
     """Where the people of data.added_talk talk, made if need be."""
     from kws_s5.data.synthetic.espeak import ACCENTS
     from kws_s5.data.synthetic.talk import talk_in_cache
-    return talk_in_cache(keywords, n_voices=config.added_talk, seed=config.seed, rate=round(config.rate),
-                         accents=config.accents or ACCENTS, cache=config.cache)
+
+    return talk_in_cache(
+        keywords,
+        n_voices=config.added_talk,
+        seed=config.seed,
+        rate=round(config.rate),
+        accents=config.accents or ACCENTS,
+        cache=config.cache,
+    )
 
 
 def _near_misses(config: KeywordData, keywords: Sequence[str]) -> Path:
     from kws_s5.data.synthetic.espeak import ACCENTS
     from kws_s5.data.synthetic.near_misses import near_misses_in_cache
-    return near_misses_in_cache(keywords, n_voices=config.added_near_misses, seed=config.seed, rate=round(config.rate),
-                                accents=config.accents or ACCENTS, cache=config.cache)
+
+    return near_misses_in_cache(
+        keywords,
+        n_voices=config.added_near_misses,
+        seed=config.seed,
+        rate=round(config.rate),
+        accents=config.accents or ACCENTS,
+        cache=config.cache,
+    )
 
 
 def _clips(config: KeywordData, root: Path, names: Sequence[str]) -> Clips:

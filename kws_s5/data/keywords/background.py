@@ -25,8 +25,14 @@ from kws_s5.data.synthetic.sound import pcm16
 from kws_s5.errors import UserError
 
 TRANSCRIPTS, WORDS = "transcripts.tsv", "words.tsv"
-HOMOPHONES = ({"no", "know"}, {"right", "write", "wright", "rite"}, {"one", "won"}, {"two", "to", "too"},
-              {"four", "for", "fore"}, {"eight", "ate"})
+HOMOPHONES = (
+    {"no", "know"},
+    {"right", "write", "wright", "rite"},
+    {"one", "won"},
+    {"two", "to", "too"},
+    {"four", "for", "fore"},
+    {"eight", "ate"},
+)
 FRAGMENT = (0.12, 0.8)  # seconds of a word that may stand alone as no keyword
 
 
@@ -60,11 +66,14 @@ def read_background(folder: str, keywords: Sequence[str], rate: float) -> tuple[
             continue
         talk.append(_talk(resample(audio.waveform, audio.rate, rate), times.get(name, ()), taboo))
     if not talk:
-        raise UserError(f"data.background: no recording of {shown(folder)} can be used ({said} hold a keyword, "
-                        f"{broken} cannot be read)")
+        raise UserError(
+            f"data.background: no recording of {shown(folder)} can be used ({said} hold a keyword, "
+            f"{broken} cannot be read)"
+        )
     hours = sum(len(t.samples) for t in talk) / rate / 3600
-    return talk, (f"background: {len(talk)} recordings, {hours:.2f} h ({said} with a keyword left out, {broken} cannot "
-                  "be read)")
+    return talk, (
+        f"background: {len(talk)} recordings, {hours:.2f} h ({said} with a keyword left out, {broken} cannot be read)"
+    )
 
 
 def sounding_alike(keywords: Collection[str]) -> set[str]:
@@ -76,8 +85,9 @@ def sounding_alike(keywords: Collection[str]) -> set[str]:
 def _talk(waveform: np.ndarray, words: Sequence[tuple[str, float, float]], taboo: Collection[str]) -> Talk:
     said = tuple((start, end) for word, start, end in words if word in taboo)
     alike = sounding_alike(taboo)
-    places = tuple((start, end) for word, start, end in words
-                   if word not in alike and FRAGMENT[0] < end - start < FRAGMENT[1])
+    places = tuple(
+        (start, end) for word, start, end in words if word not in alike and FRAGMENT[0] < end - start < FRAGMENT[1]
+    )
     return Talk(pcm16(waveform), said, places)
 
 
@@ -90,8 +100,10 @@ def _table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
             rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             missing = [column for column in columns if column not in (rows.fieldnames or ())]
             if missing:
-                raise UserError(f"{path}: has no column {missing[0]!r}; its first line must name the columns "
-                                f"{', '.join(columns)}, with tabs between them")
+                raise UserError(
+                    f"{path}: has no column {missing[0]!r}; its first line must name the columns "
+                    f"{', '.join(columns)}, with tabs between them"
+                )
             return [tuple(row[column] or "" for column in columns) for row in rows]
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: is no table of text in UTF-8 ({error})") from None
@@ -101,8 +113,9 @@ def _span(root: Path, file: str, start: str, end: str) -> tuple[float, float]:
     try:
         first, last = float(start), float(end)
     except ValueError:
-        raise UserError(f"{root / WORDS}: {shown(file)}: start and end must be numbers of seconds, not {start!r} and "
-                        f"{end!r}") from None
+        raise UserError(
+            f"{root / WORDS}: {shown(file)}: start and end must be numbers of seconds, not {start!r} and {end!r}"
+        ) from None
     if not 0 <= first <= last < 1e6:
         raise UserError(f"{root / WORDS}: {shown(file)}: start {start} and end {end} are no stretch of time")
     return first, last

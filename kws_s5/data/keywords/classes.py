@@ -41,17 +41,24 @@ def labels(config: KeywordData, words: Sequence[str], official: Sequence[str] = 
     plain = [word for word in words if word not in (UNKNOWN, SILENCE)]
     missing = [word for word in config.words if word not in plain]
     if missing:
-        raise UserError(f"data.words: no folder {shown(missing[0])!r} in {shown(config.root)}; there are: "
-                        + shown(", ".join(plain[:40])))
+        raise UserError(
+            f"data.words: no folder {shown(missing[0])!r} in {shown(config.root)}; there are: "
+            + shown(", ".join(plain[:40]))
+        )
     keywords = config.words or (tuple(official) if set(official) == set(plain) else tuple(sorted(plain)))
-    if config.unknown and not (set(words) - set(keywords) - {SILENCE} or config.added_voices or config.added_talk
-                               or config.added_near_misses):
-        raise UserError(f"data.unknown: {shown(config.root)} has no other words; name the keywords with data.words, "
-                        f"put other words into a folder {UNKNOWN}, or let synthetic voices talk: data.added_talk")
+    if config.unknown and not (
+        set(words) - set(keywords) - {SILENCE} or config.added_voices or config.added_talk or config.added_near_misses
+    ):
+        raise UserError(
+            f"data.unknown: {shown(config.root)} has no other words; name the keywords with data.words, "
+            f"put other words into a folder {UNKNOWN}, or let synthetic voices talk: data.added_talk"
+        )
     found = (*keywords, *[UNKNOWN] * config.unknown, *[SILENCE] * config.silence)
     if len(found) < 2:
-        raise UserError(f"{shown(config.root)}: one class is nothing to choose from; add words, or switch on "
-                        "data.unknown or data.silence")
+        raise UserError(
+            f"{shown(config.root)}: one class is nothing to choose from; add words, or switch on "
+            "data.unknown or data.silence"
+        )
     return found
 
 
@@ -71,8 +78,9 @@ def unknown_ids(config: KeywordData, manifest: Manifest, split: str) -> list[str
     return sorted([clip.id for clip in clips if clip.word == UNKNOWN] + choose(others, n, config.seed))
 
 
-def silence_cuts(n: int, noises: Sequence[tuple[str, int, float]], *, split: str, seconds: float, rate: float,
-                 seed: int) -> list[Cut]:
+def silence_cuts(
+    n: int, noises: Sequence[tuple[str, int, float]], *, split: str, seconds: float, rate: float, seed: int
+) -> list[Cut]:
     """``n`` pieces of ``seconds`` for the class _silence_, from this split's part of the noise recordings.
 
     Args:

@@ -35,8 +35,17 @@ class Clips(Dataset):
     With ``random_windows`` longer clips are cut at a place that depends on (seed, epoch, index) alone.
     """
 
-    def __init__(self, store: Store, items: Sequence[Item], *, seconds: float = 0.0, pad: bool = False,
-                 random_windows: bool = False, seed: int = 0, silent_rate: float = 16000.0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        items: Sequence[Item],
+        *,
+        seconds: float = 0.0,
+        pad: bool = False,
+        random_windows: bool = False,
+        seed: int = 0,
+        silent_rate: float = 16000.0,
+    ) -> None:
         """``seconds``: longest example, 0 for no limit; ``pad``: zeros at the end up to it. Longer: the middle."""
         self.store, self.items = store, tuple(items)
         self.seconds, self.pad, self.random_windows, self.seed = seconds, pad and seconds > 0, random_windows, seed
@@ -72,7 +81,7 @@ class Clips(Dataset):
             start += self._offset(i, excess)
             stop = start + self._limits[i]
         x = np.empty(self._lengths[i], np.float32)
-        x[stop - start:] = 0.0
+        x[stop - start :] = 0.0
         if item.row == SILENT:
             x[:] = 0.0
         else:

@@ -20,13 +20,20 @@ from kws_s5.errors import UserError
 EXACT = np.float32(2.0**-15)
 FULL = 0.9999  # of full scale: samples beyond count as clipped
 REPORT_EVERY = 50  # clips
-INDEX = np.dtype([
-    ("offset", "i8"), ("length", "i8"),  # in samples of the shard; length 0: unreadable
-    ("shard", "i4"), ("channels", "i4"),
-    ("rate", "f8"), ("scale", "f4"),  # waveform = int16 * scale
-    ("peak", "f4"), ("rms", "f4"), ("clipped", "f4"),  # clipped: share of samples at full scale
-    ("digest", "u8"),  # of the samples: equal for equal sound
-])
+INDEX = np.dtype(
+    [
+        ("offset", "i8"),
+        ("length", "i8"),  # in samples of the shard; length 0: unreadable
+        ("shard", "i4"),
+        ("channels", "i4"),
+        ("rate", "f8"),
+        ("scale", "f4"),  # waveform = int16 * scale
+        ("peak", "f4"),
+        ("rms", "f4"),
+        ("clipped", "f4"),  # clipped: share of samples at full scale
+        ("digest", "u8"),  # of the samples: equal for equal sound
+    ]
+)
 
 
 def decode(path: str) -> tuple[np.ndarray, tuple]:

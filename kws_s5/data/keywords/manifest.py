@@ -68,15 +68,19 @@ def scan(root: str | Path, *, validation_percent: float = 10.0, test_percent: fl
             empty.append(f"{shown(word)} ({kinds or 'empty'})")
         files += found
         others += here
-    noises = tuple(Clip(id, word, "", "train", size, modified) for id, word, size, modified in files
-                   if word == BACKGROUND)
+    noises = tuple(
+        Clip(id, word, "", "train", size, modified) for id, word, size, modified in files if word == BACKGROUND
+    )
     files = [file for file in files if file[1] != BACKGROUND]
     if not files:
         raise UserError(f"{shown(root)}: {_why_nothing(root)}")
-    dealt = assign([file[0] for file in files], read_lists(root), validation_percent=validation_percent,
-                   test_percent=test_percent)
-    clips = tuple(Clip(id, word, speaker_of(os.path.basename(recording(id))), split, size, modified)
-                  for (id, word, size, modified), split in zip(files, dealt.splits, strict=True))
+    dealt = assign(
+        [file[0] for file in files], read_lists(root), validation_percent=validation_percent, test_percent=test_percent
+    )
+    clips = tuple(
+        Clip(id, word, speaker_of(os.path.basename(recording(id))), split, size, modified)
+        for (id, word, size, modified), split in zip(files, dealt.splits, strict=True)
+    )
     check_disjoint(clips, by_speaker=dealt.by_speaker)
     return Manifest(root, clips, noises, dealt.rule, (*dealt.notes, *_left_out(others)), tuple(empty))
 
@@ -146,8 +150,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 def _why_nothing(root: Path) -> str:
     names = {name.lower() for name in _folders(root)}
     if names & SPLIT_FOLDERS and names <= SPLIT_FOLDERS | {BACKGROUND}:
-        return "holds ready-made splits; put the word folders directly below it and name the clips of the splits in " \
-               "validation_list.txt and testing_list.txt"
+        return (
+            "holds ready-made splits; put the word folders directly below it and name the clips of the splits in "
+            "validation_list.txt and testing_list.txt"
+        )
     with _listed(root) as entries:
         if any(os.path.splitext(entry.name)[1].lower() in SUFFIXES for entry in entries):
             return "has recordings but no word folders; sort them into <word>/<clip>.wav"
@@ -159,5 +165,3 @@ def _left_out(others: Counter[str]) -> list[str]:
         return []
     kinds = ", ".join(f"{n} {shown(suffix)}" for suffix, n in others.most_common(6))
     return [f"not read inside the word folders: {kinds}"]
-
-

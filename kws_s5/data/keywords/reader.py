@@ -45,17 +45,25 @@ def build(config: KeywordData) -> Splits:
         UserError: see manifest.scan and classes.labels; unreadable clips with on_bad_file "fail"; a class or a split
             without clips.
     """
-    manifest = scan(folder(config), validation_percent=config.validation_percent,
-                    test_percent=config.test_percent)
+    manifest = scan(folder(config), validation_percent=config.validation_percent, test_percent=config.test_percent)
     names = labels(config, manifest.words, _official_words())
     store, missing = _store(config, manifest)
     choice = {split: _chosen(config, manifest, names, store, split) for split in SPLITS}
     sets: dict[str, AnyClips] = {
-        split: Clips(store, _items(store, choice[split], names, config), seconds=config.seconds, pad=config.pad,
-                     random_windows=split == "train", seed=config.seed, silent_rate=config.rate)
-        for split in SPLITS}
-    added = added_clips(config, names, [word for word in manifest.words if word not in names],
-                        noise=_no_silence(config, manifest))
+        split: Clips(
+            store,
+            _items(store, choice[split], names, config),
+            seconds=config.seconds,
+            pad=config.pad,
+            random_windows=split == "train",
+            seed=config.seed,
+            silent_rate=config.rate,
+        )
+        for split in SPLITS
+    }
+    added = added_clips(
+        config, names, [word for word in manifest.words if word not in names], noise=_no_silence(config, manifest)
+    )
     if added:
         choice["train"] += [(item.id, names[item.target]) for clips in added for item in clips.items]
         sets["train"] = JoinedClips([sets["train"], *added])
@@ -67,8 +75,17 @@ def build(config: KeywordData) -> Splits:
     report = _report(config, manifest, sets, names, missing)
     report["notes"] += told
     report["choices"] = str(_write_choices(config, names, choice))
-    return Splits(sets["train"], sets["validation"], sets["test"], labels=names, n_outputs=len(names),
-                  report=report, note=_note(manifest, sets["train"]), segments=segments, noises=noises)
+    return Splits(
+        sets["train"],
+        sets["validation"],
+        sets["test"],
+        labels=names,
+        n_outputs=len(names),
+        report=report,
+        note=_note(manifest, sets["train"]),
+        segments=segments,
+        noises=noises,
+    )
 
 
 def evaluation_set(config: KeywordData, names: Sequence[str]) -> tuple[Clips, dict[str, Any]]:
@@ -86,8 +103,13 @@ def evaluation_set(config: KeywordData, names: Sequence[str]) -> tuple[Clips, di
         raise UserError(f"{shown(config.root)}: no folder is named like a class of the model ({', '.join(names)})")
     clips = Clips(store, items, seconds=config.seconds, pad=config.pad, silent_rate=config.rate)
     left_out = Counter(shown(id.split("/")[0]) for id, label in chosen if not label)
-    return clips, {"folder": shown(manifest.root.name), "clips": _per_class(clips, names), "unreadable": missing,
-                   "left_out": dict(left_out), "notes": list(manifest.notes)}
+    return clips, {
+        "folder": shown(manifest.root.name),
+        "clips": _per_class(clips, names),
+        "unreadable": missing,
+        "left_out": dict(left_out),
+        "notes": list(manifest.notes),
+    }
 
 
 def folder(config: KeywordData) -> Path:
@@ -95,20 +117,29 @@ def folder(config: KeywordData) -> Path:
     if config.root == "synthetic":
         from kws_s5.data.synthetic.espeak import ACCENTS
         from kws_s5.data.synthetic.words import DEFAULT_WORDS, FILLERS, synthesise_in_cache
+
         words = (*config.words, *[word for word in FILLERS if config.unknown and word not in config.words])
         return synthesise_in_cache(
-            config.cache, words=words if config.words else DEFAULT_WORDS, n_voices=config.synthetic_voices,
-            n_takes=config.synthetic_takes, seed=config.seed, rate=round(config.rate),
-            accents=config.accents or ACCENTS, validation_percent=config.validation_percent,
-            testing_percent=config.test_percent)
+            config.cache,
+            words=words if config.words else DEFAULT_WORDS,
+            n_voices=config.synthetic_voices,
+            n_takes=config.synthetic_takes,
+            seed=config.seed,
+            rate=round(config.rate),
+            accents=config.accents or ACCENTS,
+            validation_percent=config.validation_percent,
+            testing_percent=config.test_percent,
+        )
     if config.download:
         from kws_s5.data.keywords.speech_commands import fetch
+
         return fetch(Path(config.root).expanduser(), config.download)
     return Path(config.root).expanduser()
 
 
 def _official_words() -> tuple[str, ...]:
     from kws_s5.data.keywords.speech_commands import WORDS_35
+
     return WORDS_35
 
 
@@ -121,17 +152,23 @@ def _store(config: KeywordData, manifest: Manifest) -> tuple[Store, dict[str, st
         first = next(iter(missing.values()))
         if config.on_bad_file == "fail":
             raise UserError(f"{len(missing)} of {len(clips)} clips cannot be read (data.on_bad_file is fail): {first}")
-        print(f"warning: {len(missing)} of {len(clips)} clips skipped, they cannot be read, for instance: {first}; "
-              f"`kws-data {shown(manifest.root)}` lists them", file=sys.stderr)
+        print(
+            f"warning: {len(missing)} of {len(clips)} clips skipped, they cannot be read, for instance: {first}; "
+            f"`kws-data {shown(manifest.root)}` lists them",
+            file=sys.stderr,
+        )
     lost = words_lost(manifest, store)
     if lost:
-        print(f"warning: folders without a recording that can be read: {', '.join(lost)}; the model will not know them",
-              file=sys.stderr)
+        print(
+            f"warning: folders without a recording that can be read: {', '.join(lost)}; the model will not know them",
+            file=sys.stderr,
+        )
     return store, missing
 
 
-def _chosen(config: KeywordData, manifest: Manifest, names: Sequence[str], store: Store,
-            split: str) -> list[tuple[str | Cut, str]]:
+def _chosen(
+    config: KeywordData, manifest: Manifest, names: Sequence[str], store: Store, split: str
+) -> list[tuple[str | Cut, str]]:
     """(clip id or cut of noise, label) of everything in one split."""
     words = [name for name in names if name not in (UNKNOWN, SILENCE)]
     chosen: list[tuple[str | Cut, str]] = [(clip.id, clip.word) for clip in keyword_clips(manifest.clips, words, split)]
@@ -148,8 +185,9 @@ def _chosen(config: KeywordData, manifest: Manifest, names: Sequence[str], store
     return chosen
 
 
-def _items(store: Store, chosen: Sequence[tuple[str | Cut, str]], names: Sequence[str],
-           config: KeywordData) -> list[Item]:
+def _items(
+    store: Store, chosen: Sequence[tuple[str | Cut, str]], names: Sequence[str], config: KeywordData
+) -> list[Item]:
     """What can be read of ``chosen``, as items of a data set."""
     target = {name: i for i, name in enumerate(names)}
     lengths = store.index["length"].tolist()
@@ -174,13 +212,17 @@ def _check(config: KeywordData, sets: dict[str, AnyClips], names: Sequence[str])
         if not n:
             held_out = sum(_per_class(sets[split], names)[name] for split in ("validation", "test"))
             why = f"all {held_out} are in the validation and test split" if held_out else "there is none"
-            raise UserError(f"{shown(config.root)}: no clip of {shown(name)!r} for training ({why}); add recordings, "
-                            "name the clips of the splits in validation_list.txt and testing_list.txt, or leave the "
-                            "word out of data.words")
+            raise UserError(
+                f"{shown(config.root)}: no clip of {shown(name)!r} for training ({why}); add recordings, "
+                "name the clips of the splits in validation_list.txt and testing_list.txt, or leave the "
+                "word out of data.words"
+            )
     for split, share in (("validation", config.validation_percent), ("test", config.test_percent)):
         if share > 0 and not len(sets[split]):
-            raise UserError(f"{shown(config.root)}: no clips for {split}; add recordings (three or more a word), or "
-                            f"set data.{split}_percent to 0")
+            raise UserError(
+                f"{shown(config.root)}: no clips for {split}; add recordings (three or more a word), or "
+                f"set data.{split}_percent to 0"
+            )
 
 
 def _per_class(clips: AnyClips, names: Sequence[str]) -> dict[str, int]:
@@ -188,24 +230,33 @@ def _per_class(clips: AnyClips, names: Sequence[str]) -> dict[str, int]:
     return {name: counts[i] for i, name in enumerate(names)}
 
 
-def _report(config: KeywordData, manifest: Manifest, sets: dict[str, AnyClips], names: Sequence[str],
-            missing: dict[str, str]) -> dict[str, Any]:
+def _report(
+    config: KeywordData, manifest: Manifest, sets: dict[str, AnyClips], names: Sequence[str], missing: dict[str, str]
+) -> dict[str, Any]:
     notes = list(manifest.notes)
     if _no_silence(config, manifest):
-        notes.append(f"{SILENCE} is digital silence, in training made-up noise too: no recordings in "
-                     "_background_noise_")
+        notes.append(
+            f"{SILENCE} is digital silence, in training made-up noise too: no recordings in _background_noise_"
+        )
     left_out = sorted(set(manifest.words) - set(names))
     if left_out and not config.unknown:
         notes.append(f"left out (data.unknown is off): {', '.join(left_out)}")
     if not config.unknown:
-        notes.append("no class _unknown_: a spotter takes whatever it hears for one of its words without it "
-                     "(recipe spotter, or --data.unknown)")
+        notes.append(
+            "no class _unknown_: a spotter takes whatever it hears for one of its words without it "
+            "(recipe spotter, or --data.unknown)"
+        )
     if isinstance(sets["train"], JoinedClips):
         notes.append(f"{_n_synthetic(sets['train'])} of the training clips are synthetic")
     rates = Counter(rate for clips in sets.values() for rate in clips.rates.tolist())
-    return {"folder": shown(manifest.root.name), "split_rule": manifest.rule, "unreadable": missing, "notes": notes,
-            "clips": {split: _per_class(clips, names) for split, clips in sets.items()},
-            "rates": {f"{rate:g}": n for rate, n in sorted(rates.items())}}
+    return {
+        "folder": shown(manifest.root.name),
+        "split_rule": manifest.rule,
+        "unreadable": missing,
+        "notes": notes,
+        "clips": {split: _per_class(clips, names) for split, clips in sets.items()},
+        "rates": {f"{rate:g}": n for rate, n in sorted(rates.items())},
+    }
 
 
 def _write_choices(config: KeywordData, names: Sequence[str], choice: dict[str, list]) -> Path:

@@ -64,8 +64,15 @@ class Streams:
 class Segments:
     """Draws streams; everything random comes from the generator that is given."""
 
-    def __init__(self, words: Sequence[Word], talk: Sequence[Talk], *, seconds: float, rate: float,
-                 background: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        words: Sequence[Word],
+        talk: Sequence[Talk],
+        *,
+        seconds: float,
+        rate: float,
+        background: Sequence[int] = (),
+    ) -> None:
         """background: classes of ``words`` that are no keywords (other words)."""
         self.words, self.talk, self.seconds, self.rate = tuple(words), tuple(talk), seconds, rate
         self.background = frozenset(background)
@@ -191,6 +198,7 @@ def heard(waveform: np.ndarray, rate: float) -> tuple[float, float]:
     if not n:
         return 0.0, len(waveform) / rate
     power = 10.0 * np.log10(np.square(waveform[: n * size], dtype=np.float64).reshape(n, -1).mean(1) + 1e-12)
-    loud = np.flatnonzero(power >= max(power.max() - AUDIBLE, min(np.percentile(power, 10) + ABOVE_NOISE,
-                                                                  power.max() - ABOVE_NOISE)))
+    loud = np.flatnonzero(
+        power >= max(power.max() - AUDIBLE, min(np.percentile(power, 10) + ABOVE_NOISE, power.max() - ABOVE_NOISE))
+    )
     return loud[0] * size / rate, (loud[-1] + 1) * size / rate

@@ -15,9 +15,41 @@ from kws_s5.errors import UserError
 from kws_s5.lock import locked
 
 WORDS_35 = (
-    "bed", "cat", "down", "five", "forward", "go", "house", "left", "marvin", "no", "on", "right", "sheila", "tree",
-    "up", "visual", "yes", "backward", "bird", "dog", "eight", "follow", "four", "happy", "learn", "nine", "off", "one",
-    "seven", "six", "stop", "three", "two", "wow", "zero",
+    "bed",
+    "cat",
+    "down",
+    "five",
+    "forward",
+    "go",
+    "house",
+    "left",
+    "marvin",
+    "no",
+    "on",
+    "right",
+    "sheila",
+    "tree",
+    "up",
+    "visual",
+    "yes",
+    "backward",
+    "bird",
+    "dog",
+    "eight",
+    "follow",
+    "four",
+    "happy",
+    "learn",
+    "nine",
+    "off",
+    "one",
+    "seven",
+    "six",
+    "stop",
+    "three",
+    "two",
+    "wow",
+    "zero",
 )
 """All words of v0.02, in the order of the classes in the official S5 code's loader."""
 
@@ -37,13 +69,16 @@ class Release:
 
 _HOST = "https://storage.googleapis.com/download.tensorflow.org/data/"
 RELEASES = {
-    "v0.01": Release(_HOST + "speech_commands_v0.01.tar.gz",
-                     "743935421bb51cccdb6bdd152e04c5c70274e935c82119ad7faeec31780d811d"),
-    "v0.02": Release(_HOST + "speech_commands_v0.02.tar.gz",
-                     "af14739ee7dc311471de98f5f9d2c9191b18aedfe957f4a6ff791c709868ff58"),
+    "v0.01": Release(
+        _HOST + "speech_commands_v0.01.tar.gz", "743935421bb51cccdb6bdd152e04c5c70274e935c82119ad7faeec31780d811d"
+    ),
+    "v0.02": Release(
+        _HOST + "speech_commands_v0.02.tar.gz", "af14739ee7dc311471de98f5f9d2c9191b18aedfe957f4a6ff791c709868ff58"
+    ),
 }
-TEST_ARCHIVE = Release(_HOST + "speech_commands_test_set_v0.02.tar.gz",
-                       "cc2a00c1147c2254e9be3fa0f779d8c17421dc349b86366567a8edfa9acd51df")
+TEST_ARCHIVE = Release(
+    _HOST + "speech_commands_test_set_v0.02.tar.gz", "cc2a00c1147c2254e9be3fa0f779d8c17421dc349b86366567a8edfa9acd51df"
+)
 """The official 12-class test set of v0.02: 4,890 clips, one folder per label."""
 
 
@@ -102,8 +137,12 @@ def read_test_archive(folder: str | Path) -> list[tuple[Path, str]]:
     folder = Path(folder)
     if not is_test_archive(folder):
         raise UserError(f"{folder} is not the 12-class test archive: it needs the folders {', '.join(LABELS_12)}")
-    clips = [(path, label) for label in LABELS_12 for path in sorted((folder / label).iterdir())
-             if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()]
+    clips = [
+        (path, label)
+        for label in LABELS_12
+        for path in sorted((folder / label).iterdir())
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    ]
     if not clips:
         raise UserError(f"{folder} has the folders of the 12-class test archive but no clips: unpack it again")
     return clips

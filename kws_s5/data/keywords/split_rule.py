@@ -69,14 +69,17 @@ def read_lists(root: Path) -> dict[str, str]:
     return split_of
 
 
-def assign(ids: Sequence[str], lists: dict[str, str], *, validation_percent: float = 10.0,
-           test_percent: float = 10.0) -> Assignment:
+def assign(
+    ids: Sequence[str], lists: dict[str, str], *, validation_percent: float = 10.0, test_percent: float = 10.0
+) -> Assignment:
     """The split of every clip of a folder. ``ids`` are <word>/<file>; ``lists`` as from read_lists."""
     if lists:
         listed = [lists.get(recording(id)) for id in ids]
         if not any(listed):
-            raise UserError(f"no entry of {' or '.join(LISTS.values())} ({len(lists)}) names a file of the folder; "
-                            "correct or remove the lists")
+            raise UserError(
+                f"no entry of {' or '.join(LISTS.values())} ({len(lists)}) names a file of the folder; "
+                "correct or remove the lists"
+            )
         missing = len(lists.keys() - {recording(id) for id in ids})
         notes = [f"{missing} of {len(lists)} entries of the split lists have no file"] if missing else []
         return Assignment([split or "train" for split in listed], "official lists", False, notes)
@@ -102,9 +105,15 @@ def _by_hash(ids: Sequence[str], percent: dict[str, float]) -> Assignment:
         return Assignment(splits, f"sha1 rule by {unit}", True, [])
     dealt = _deal(set(groups), percent)
     shares = ", ".join(f"{list(dealt.values()).count(split)} for {split}" for split in SPLITS if split in wanted)
-    return Assignment([dealt[group] for group in groups], f"sha1 order by {unit}", True,
-                      [f"few speakers: {shares}; record more people, or deal the clips out yourself in "
-                       f"{' and '.join(LISTS.values())}"])
+    return Assignment(
+        [dealt[group] for group in groups],
+        f"sha1 order by {unit}",
+        True,
+        [
+            f"few speakers: {shares}; record more people, or deal the clips out yourself in "
+            f"{' and '.join(LISTS.values())}"
+        ],
+    )
 
 
 def _by_file(words: Sequence[str], stems: Sequence[str], percent: dict[str, float], wanted: set[str]) -> Assignment:

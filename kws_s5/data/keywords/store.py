@@ -53,7 +53,7 @@ class Store:
     def piece(self, row: int, start: int, stop: int) -> tuple[np.ndarray, float]:
         """Samples ``start`` to ``stop`` of a clip, (L,) int16 as a view of the file, and the factor to the waveform."""
         offset = self._offset[row]
-        return self._shards[self._shard[row]][offset + start: offset + stop], self._scale[row]
+        return self._shards[self._shard[row]][offset + start : offset + stop], self._scale[row]
 
     def waveform(self, row: int) -> np.ndarray:
         """(L,) float32 in [-1, 1] (beyond where the recording was)."""
@@ -71,8 +71,9 @@ class Store:
         self.__init__(state["folder"])
 
 
-def open_store(root: Path, clips: Sequence[Clip], *, cache: str = "", progress: bool | None = None,
-               n_workers: int | None = None) -> Store:
+def open_store(
+    root: Path, clips: Sequence[Clip], *, cache: str = "", progress: bool | None = None, n_workers: int | None = None
+) -> Store:
     """The store of ``clips`` (files below ``root``), made now if there is none.
 
     Args:
@@ -139,7 +140,7 @@ def _decode_shards(paths: Sequence[str], folder: Path, *, done: Callable[[int], 
     """Decodes ``paths`` into ``folder``/shard-0.*, shard-1.*, ... in as many processes; returns how many."""
     n = n_workers or max(1, min(n_processors(), len(paths) // CLIPS_PER_PROCESS))
     bounds = [len(paths) * i // n for i in range(n + 1)]
-    jobs = [(paths[bounds[i]: bounds[i + 1]], folder / f"shard-{i}", i) for i in range(n)]
+    jobs = [(paths[bounds[i] : bounds[i + 1]], folder / f"shard-{i}", i) for i in range(n)]
     for _ in mapped(_decode_shard, jobs, n=n, progress=lambda i, clips: done(clips)):
         pass
     return n
@@ -173,8 +174,9 @@ def _mapped(path: Path, size: int) -> np.ndarray:
 
 
 def _remove_old(shelf: Path, newest: Path) -> None:
-    folders = sorted((path for path in shelf.iterdir() if path.is_dir() and path != newest),
-                     key=lambda path: path.stat().st_mtime)
+    folders = sorted(
+        (path for path in shelf.iterdir() if path.is_dir() and path != newest), key=lambda path: path.stat().st_mtime
+    )
     for path in folders[: max(0, len(folders) - KEPT + 1)]:
         shutil.rmtree(path, ignore_errors=True)
 
@@ -197,8 +199,10 @@ def _disk_errors(shelf: Path):  # noqa: ANN202
     try:
         yield
     except OSError as error:
-        raise UserError(f"{shelf}: decoded clips cannot be kept there ({error.strerror or error}); free some space or "
-                        "choose another folder with data.cache") from error
+        raise UserError(
+            f"{shelf}: decoded clips cannot be kept there ({error.strerror or error}); free some space or "
+            "choose another folder with data.cache"
+        ) from error
 
 
 @contextmanager

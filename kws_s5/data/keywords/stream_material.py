@@ -22,8 +22,9 @@ SECONDS = 5.0  # of a stream, where the training says nothing else
 PIECES, PIECE = 8, 60.0  # of the background as noise under clips; seconds of each
 
 
-def with_background(config: KeywordData, names: Sequence[str],
-                    clips: AnyClips) -> tuple[Segments, list[tuple[Tensor, float]], str]:
+def with_background(
+    config: KeywordData, names: Sequence[str], clips: AnyClips
+) -> tuple[Segments, list[tuple[Tensor, float]], str]:
     """Streams of the training ``clips``, noises (L,) with their rate, and one line on the background.
 
     Raises UserError as ``read_background`` does.
@@ -42,8 +43,10 @@ def with_background(config: KeywordData, names: Sequence[str],
 def noises_of(talk: Sequence[Talk], rate: float) -> list[tuple[Tensor, float]]:
     """Recordings in a fixed random order, one behind the other, up to a minute each time."""
     order = np.random.default_rng(0).permutation(len(talk))
-    pieces = [np.concatenate([talk[k].samples for k in order[i::PIECES]])[: round(PIECE * rate)]
-              for i in range(min(PIECES, len(talk)))]
+    pieces = [
+        np.concatenate([talk[k].samples for k in order[i::PIECES]])[: round(PIECE * rate)]
+        for i in range(min(PIECES, len(talk)))
+    ]
     return [(torch.from_numpy(piece.astype(np.float32) / 32768.0), rate) for piece in pieces]
 
 

@@ -23,8 +23,10 @@ LABELS = {
     "CIFAR-10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     "MNIST": tuple(map(str, range(10))),
 }
-MNIST_LAYOUT = ("train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte "
-                "(or the same with .gz)")
+MNIST_LAYOUT = (
+    "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte "
+    "(or the same with .gz)"
+)
 MAX_BYTES = 2**30
 
 
@@ -32,8 +34,10 @@ def cifar(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """(n, 1024, 3) uint8 pixels and (n,) labels of one file. Raises UserError if it is no such file."""
     data = np.fromfile(path, np.uint8)
     if data.size == 0 or data.size % RECORD:
-        raise UserError(f"{path}: {data.size:,} bytes are not whole records of {RECORD:,}; fetch the binary version of "
-                        "CIFAR-10 (cifar-10-binary.tar.gz) again")
+        raise UserError(
+            f"{path}: {data.size:,} bytes are not whole records of {RECORD:,}; fetch the binary version of "
+            "CIFAR-10 (cifar-10-binary.tar.gz) again"
+        )
     records = data.reshape(-1, RECORD)
     if records[:, 0].max() > 9:
         raise UserError(f"{path}: has labels above 9; it is not the binary version of CIFAR-10")
@@ -45,11 +49,14 @@ def mnist(prefix: Path) -> tuple[np.ndarray, np.ndarray]:
     images, labels = mnist_files(prefix)
     pixels, targets = _idx(images, MAGIC["images"], 3), _idx(labels, MAGIC["labels"], 1)
     if not len(pixels) or pixels.shape[1:] != PICTURE:
-        raise UserError(f"{images}: has {' x '.join(map(str, pixels.shape))} pixels instead of pictures of 28 x 28; "
-                        "fetch it again")
+        raise UserError(
+            f"{images}: has {' x '.join(map(str, pixels.shape))} pixels instead of pictures of 28 x 28; fetch it again"
+        )
     if len(pixels) != len(targets) or (len(targets) and targets.max() > 9):
-        raise UserError(f"{labels}: {len(targets):,} labels do not belong to the {len(pixels):,} pictures of "
-                        f"{images.name}; fetch both again")
+        raise UserError(
+            f"{labels}: {len(targets):,} labels do not belong to the {len(pixels):,} pictures of "
+            f"{images.name}; fetch both again"
+        )
     return pixels.reshape(len(pixels), -1, 1), targets
 
 
@@ -88,6 +95,7 @@ def _idx(path: Path, magic: int, n_axes: int) -> np.ndarray:
         raise UserError(f"{path}: is not an idx file of MNIST (magic number {magic}); fetch it again")
     shape = struct.unpack(f">{n_axes}I", data[4:head])
     if len(data) - head != math.prod(shape):
-        raise UserError(f"{path}: has {len(data) - head:,} bytes instead of {' x '.join(map(str, shape))}; "
-                        "fetch it again")
+        raise UserError(
+            f"{path}: has {len(data) - head:,} bytes instead of {' x '.join(map(str, shape))}; fetch it again"
+        )
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)

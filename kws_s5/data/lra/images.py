@@ -38,14 +38,21 @@ def build(config: LraData) -> Splits:
 
     def make(folder: Path) -> dict:
         read = cifar if is_cifar else mnist
-        train, test = ([np.concatenate(parts) for parts in zip(*(read(path) for path in files), strict=True)]
-                       for files in (paths["train"], paths["test"]))
+        train, test = (
+            [np.concatenate(parts) for parts in zip(*(read(path) for path in files), strict=True)]
+            for files in (paths["train"], paths["test"])
+        )
         n = len(train[0])
         n_validation = n - int(n * (1 - VALIDATION_SHARE))
         chosen = dict(zip(("train", "validation"), random_parts(n, [n - n_validation, n_validation]), strict=True))
         _write(folder, "train", *train, limited(chosen["train"], config.n_train, seed=config.seed), config.task)
-        _write(folder, "validation", *train, limited(chosen["validation"], config.n_validation, seed=config.seed),
-               config.task)
+        _write(
+            folder,
+            "validation",
+            *train,
+            limited(chosen["validation"], config.n_validation, seed=config.seed),
+            config.task,
+        )
         _write(folder, "test", *test, limited(range(len(test[0])), config.n_test, seed=config.seed), config.task)
         return {}
 
@@ -55,14 +62,23 @@ def build(config: LraData) -> Splits:
     sets = {}
     for split, rows in data.rows.items():
         order = bit_reversal(len(rows[0])) if config.task == "psmnist" and len(rows) else None
-        sets[split] = PixelSet(rows, mean=mean, std=std, order=order,
-                               n_symmetries=LEFT_RIGHT if config.mirror and split == "train" else 1)
+        sets[split] = PixelSet(
+            rows, mean=mean, std=std, order=order, n_symmetries=LEFT_RIGHT if config.mirror and split == "train" else 1
+        )
     name = "CIFAR-10" if is_cifar else "MNIST"
     note = f"{name} pixel by pixel"
     if is_cifar and len(paths["train"]) < len(CIFAR_TRAIN):
         note += f", {len(paths['train'])} of {len(CIFAR_TRAIN)} training files"
-    return Splits(sets["train"], sets["validation"], sets["test"], LABELS[name], 10, n_inputs=len(mean),
-                  report={"examples": {split: len(s) for split, s in sets.items()}}, note=note)
+    return Splits(
+        sets["train"],
+        sets["validation"],
+        sets["test"],
+        LABELS[name],
+        10,
+        n_inputs=len(mean),
+        report={"examples": {split: len(s) for split, s in sets.items()}},
+        note=note,
+    )
 
 
 def grey(pictures: np.ndarray) -> np.ndarray:
@@ -93,6 +109,6 @@ def _mnist_paths(config: LraData) -> dict[str, list[Path]]:
 def _write(folder: Path, split: str, pictures: np.ndarray, labels: np.ndarray, chosen: np.ndarray, task: str) -> None:
     writer = Writer(folder, split)
     for i in with_progress(chosen.tolist(), f"{task}: {split}", len(chosen)):
-        picture = grey(pictures[i: i + 1])[0] if task == "image" else pictures[i]
+        picture = grey(pictures[i : i + 1])[0] if task == "image" else pictures[i]
         writer.add(int(labels[i]), picture.ravel())
     writer.close()

@@ -36,8 +36,10 @@ def build(config: LraData) -> Splits:
     limits = {"train": config.n_train, "validation": config.n_validation, "test": config.n_test}
 
     def make(folder: Path) -> dict:
-        vocabulary = Vocabulary.of((row[0] for row in _rows(root, "train", limits["train"], longest, config.seed)),
-                                   max_size=len(SPECIALS) + MAX_SYMBOLS)
+        vocabulary = Vocabulary.of(
+            (row[0] for row in _rows(root, "train", limits["train"], longest, config.seed)),
+            max_size=len(SPECIALS) + MAX_SYMBOLS,
+        )
         for split, limit in limits.items():
             writer = Writer(folder, split, vocabulary.dtype)
             for tokens, answer in _rows(root, split, limit, longest, config.seed):
@@ -49,20 +51,36 @@ def build(config: LraData) -> Splits:
     sets = {split: TokenSet(rows) for split, rows in data.rows.items()}
     report = {"examples": {split: len(s) for split, s in sets.items()}, "generated": not config.root}
     note = "ListOps, " + ("the official files" if config.root else f"generated with seed {config.seed}")
-    return Splits(sets["train"], sets["validation"], sets["test"], tuple(map(str, range(10))), 10,
-                  vocabulary=tuple(data.meta["vocabulary"]), report=report, note=note)
+    return Splits(
+        sets["train"],
+        sets["validation"],
+        sets["test"],
+        tuple(map(str, range(10))),
+        10,
+        vocabulary=tuple(data.meta["vocabulary"]),
+        report=report,
+        note=note,
+    )
 
 
 def generated(config: LraData) -> Path:
     """The folder of generated files for ``config``, made first if it is not there."""
     default = ListOpsSettings()
     settings = ListOpsSettings(
-        min_length=config.min_length or default.min_length, max_depth=config.max_depth or default.max_depth,
-        max_length=min(config.max_length or default.max_length, default.max_length))
-    sizes = dict(zip(SIZES, (config.n_train or SIZES["train"], config.n_validation or SIZES["val"],
-                             config.n_test or SIZES["test"]), strict=True))
-    name = "-".join(map(str, (VERSION, config.seed, settings.min_length, settings.max_length, settings.max_depth,
-                              *sizes.values())))
+        min_length=config.min_length or default.min_length,
+        max_depth=config.max_depth or default.max_depth,
+        max_length=min(config.max_length or default.max_length, default.max_length),
+    )
+    sizes = dict(
+        zip(
+            SIZES,
+            (config.n_train or SIZES["train"], config.n_validation or SIZES["val"], config.n_test or SIZES["test"]),
+            strict=True,
+        )
+    )
+    name = "-".join(
+        map(str, (VERSION, config.seed, settings.min_length, settings.max_length, settings.max_depth, *sizes.values()))
+    )
     folder = cache_folder(config.cache) / "lra" / "generated" / f"listops-{name}"
     with cache_errors(folder), locked(folder / ".lock"):
         if not all((folder / file).exists() for file in FILES.values()):
@@ -79,8 +97,9 @@ def _rows(root: Path, split: str, limit: int, longest: int, seed: int) -> Iterat
     kept = set(limited(range(n), limit, seed=seed).tolist()) if limit else None
     with open(path, encoding="utf-8", errors="replace") as file:
         if next(file, "").strip() != "Source\tTarget":
-            raise UserError(f"{path}: does not begin with 'Source<tab>Target'; it is not a ListOps file of LRA, "
-                            "fetch it again")
+            raise UserError(
+                f"{path}: does not begin with 'Source<tab>Target'; it is not a ListOps file of LRA, fetch it again"
+            )
         for i, line in enumerate(with_progress(file, f"listops: {split}", n)):
             if kept is None or i in kept:
                 source, _, target = line.rstrip("\n").partition("\t")

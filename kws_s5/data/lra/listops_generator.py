@@ -48,8 +48,9 @@ class Level:
     n_arguments: np.ndarray  # (m,) 0 for digits
 
 
-def write_tsv(folder: Path, sizes: dict[str, int], settings: ListOpsSettings, *, seed: int,
-              n_workers: int | None = None) -> None:
+def write_tsv(
+    folder: Path, sizes: dict[str, int], settings: ListOpsSettings, *, seed: int, n_workers: int | None = None
+) -> None:
     """Writes basic_<split>.tsv for every split: one de-duplicated set, cut in the order of ``sizes``.
 
     Raises:
@@ -65,8 +66,9 @@ def write_tsv(folder: Path, sizes: dict[str, int], settings: ListOpsSettings, *,
                 file.write(f"{' '.join(SYMBOLS[t] for t in tokens)}\t{answer}\n")
 
 
-def unique_expressions(settings: ListOpsSettings, *, seed: int,
-                       n_workers: int | None = None) -> Iterator[tuple[np.ndarray, int]]:
+def unique_expressions(
+    settings: ListOpsSettings, *, seed: int, n_workers: int | None = None
+) -> Iterator[tuple[np.ndarray, int]]:
     """Endless (tokens, answer), no expression twice."""
     seen: set[bytes] = set()
     first, step, n_chunks = 0, 1, 0
@@ -76,7 +78,7 @@ def unique_expressions(settings: ListOpsSettings, *, seed: int,
         for found in mapped(chunk, jobs, n=n_workers):
             stops = np.cumsum(found["lengths"])
             for stop, length, answer in zip(stops, found["lengths"], found["answers"], strict=True):
-                tokens = found["tokens"][stop - length: stop]
+                tokens = found["tokens"][stop - length : stop]
                 digest = hashlib.blake2b(tokens.tobytes(), digest_size=16).digest()
                 if digest not in seen:
                     seen.add(digest)
@@ -84,9 +86,11 @@ def unique_expressions(settings: ListOpsSettings, *, seed: int,
                     yield tokens, int(answer)
         n_chunks = 0 if new else n_chunks + step
         if n_chunks > 64:
-            raise UserError(f"data.min_length = {settings.min_length}, data.max_length = {settings.max_length}, "
-                            f"data.max_depth = {settings.max_depth}: there are no more such expressions (found "
-                            f"{len(seen):,}); allow other lengths or ask for fewer examples")
+            raise UserError(
+                f"data.min_length = {settings.min_length}, data.max_length = {settings.max_length}, "
+                f"data.max_depth = {settings.max_depth}: there are no more such expressions (found "
+                f"{len(seen):,}); allow other lengths or ask for fewer examples"
+            )
         first, step = first + step, min(4 * step, 64)
 
 
@@ -97,9 +101,12 @@ def chunk(seed: int, index: int, settings: dict) -> dict[str, np.ndarray]:
     lengths, answers = measured(levels)
     tokens, starts = written(levels, lengths)
     kept = np.flatnonzero((lengths[0] > limits.min_length) & (lengths[0] < limits.max_length))
-    parts = [tokens[starts[i]: starts[i] + lengths[0][i]] for i in kept]
-    return {"tokens": np.concatenate(parts) if parts else np.zeros(0, np.uint8),
-            "lengths": lengths[0][kept], "answers": answers[kept].astype(np.uint8)}
+    parts = [tokens[starts[i] : starts[i] + lengths[0][i]] for i in kept]
+    return {
+        "tokens": np.concatenate(parts) if parts else np.zeros(0, np.uint8),
+        "lengths": lengths[0][kept],
+        "answers": answers[kept].astype(np.uint8),
+    }
 
 
 def forest(rng: np.random.Generator, n: int, settings: ListOpsSettings) -> list[Level]:

@@ -33,11 +33,17 @@ Listed = tuple[Path, int]
 def build(config: LraData) -> Splits:
     """Splits of the pictures in ``config.root``, or of generated ones."""
     data = _official(config) if config.root else _generated(config)
-    sets = {split: PixelSet(rows, mean=(0.5,), std=(0.5,),
-                            n_symmetries=ALL_SYMMETRIES if config.mirror and split == "train" else 1)
-            for split, rows in data.rows.items()}
-    report = {"examples": {split: len(s) for split, s in sets.items()}, "generated": not config.root,
-              "left_out": data.meta.get("left_out", [])}
+    sets = {
+        split: PixelSet(
+            rows, mean=(0.5,), std=(0.5,), n_symmetries=ALL_SYMMETRIES if config.mirror and split == "train" else 1
+        )
+        for split, rows in data.rows.items()
+    }
+    report = {
+        "examples": {split: len(s) for split, s in sets.items()},
+        "generated": not config.root,
+        "left_out": data.meta.get("left_out", []),
+    }
     note = f"{config.task} pictures, " + ("the official files" if config.root else f"generated with seed {config.seed}")
     return Splits(sets["train"], sets["validation"], sets["test"], LABELS, 2, report=report, note=note)
 
@@ -49,9 +55,14 @@ def settings_of(config: LraData) -> PathfinderSettings:
     if (size, dashes) == (published.size, published.contour_length):
         return published
     share = size / published.size
-    return replace(published, size=size, contour_length=dashes, seed_distance=published.seed_distance * share,
-                   distractor_length=max(2, int(dashes / 3)),
-                   n_distractors=max(1, int(published.n_distractors * share**2)))
+    return replace(
+        published,
+        size=size,
+        contour_length=dashes,
+        seed_distance=published.seed_distance * share,
+        distractor_length=max(2, int(dashes / 3)),
+        n_distractors=max(1, int(published.n_distractors * share**2)),
+    )
 
 
 def _generated(config: LraData):  # noqa: ANN202
@@ -76,8 +87,11 @@ def _generated(config: LraData):  # noqa: ANN202
 def _official(config: LraData):  # noqa: ANN202
     name = f"pathfinder{PUBLISHED[config.task].size}"
     layout = f"{name}/{DIFFICULTY}/ with imgs/ and metadata/ (the LRA archive)"
-    places = [place + tail for place in ("", "lra_release/", "lra_release/lra_release/")
-              for tail in (f"{name}/{DIFFICULTY}", DIFFICULTY)]
+    places = [
+        place + tail
+        for place in ("", "lra_release/", "lra_release/lra_release/")
+        for tail in (f"{name}/{DIFFICULTY}", DIFFICULTY)
+    ]
     root = found(given(config.root), ("metadata", "imgs"), below=places, layout=layout)
     tables = sorted((root / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path.stem))
     if not tables:
@@ -92,8 +106,9 @@ def _official(config: LraData):  # noqa: ANN202
         for split, part, limit in zip(SIZES, parts, limits, strict=True):
             chosen = [listed[i] for i in limited(part, limit, seed=config.seed)]
             writer = Writer(folder, split)
-            for image, label in with_progress(_read(chosen, PUBLISHED[config.task].size, left_out),
-                                        f"{config.task}: {split}", len(chosen)):
+            for image, label in with_progress(
+                _read(chosen, PUBLISHED[config.task].size, left_out), f"{config.task}: {split}", len(chosen)
+            ):
                 writer.add(label, image.ravel())
             writer.close()
         return {"left_out": left_out}
@@ -118,8 +133,10 @@ def _entries(root: Path, table: Path) -> list[Listed]:
     for i, line in enumerate(data.decode("utf-8", errors="replace").splitlines()):
         words = line.split()
         if len(words) < 4 or words[3] not in ("0", "1") or not _inside(words[0], words[1]):
-            raise UserError(f"{table}, line {i + 1}: expected folder, file, number and label (0 or 1) as text; "
-                            "take the metadata/ of the LRA archive")
+            raise UserError(
+                f"{table}, line {i + 1}: expected folder, file, number and label (0 or 1) as text; "
+                "take the metadata/ of the LRA archive"
+            )
         entries.append((root / words[0] / words[1], int(words[3])))
     return entries
 
@@ -134,7 +151,7 @@ def _read(entries: list[Listed], size: int, left_out: list[str]) -> Iterator[tup
     """Pictures (S, S) uint8 and labels; empty files, of which the archive has one, are left out and told."""
     with ThreadPoolExecutor() as threads:
         for start in range(0, len(entries), 1000):  # in pieces, so that pictures do not pile up
-            piece = entries[start: start + 1000]
+            piece = entries[start : start + 1000]
             for (path, label), image in zip(piece, threads.map(lambda e: _picture(e[0], size), piece), strict=True):
                 if image is None:
                     left_out.append(str(path))

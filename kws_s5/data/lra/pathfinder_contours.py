@@ -80,8 +80,9 @@ def sampled(dashes: np.ndarray) -> np.ndarray:
     return _sampled(dashes).reshape(-1, 2)
 
 
-def _grow(rng: np.random.Generator, canvas: Canvas, chain: list[np.ndarray], angles: list[float], *, at_end: int,
-          style: Style) -> bool:
+def _grow(
+    rng: np.random.Generator, canvas: Canvas, chain: list[np.ndarray], angles: list[float], *, at_end: int, style: Style
+) -> bool:
     """Adds a dash at the end (at_end = 0: before the start) if one fits; says whether."""
     others, neighbour = (chain[:-1], chain[-1]) if at_end else (chain[1:], chain[0])
     for m in (FEW, MANY):

@@ -43,8 +43,17 @@ class PathfinderSettings:
 
 PATHFINDER_32 = PathfinderSettings()
 PATHFINDER_128 = PathfinderSettings(
-    size=128, margins=(2.0, 3.0), paddle_length=5.0, thickness=1.5, marker_radius=3.0, seed_distance=20.0,
-    continuity=1.8, n_distractors=int(35 / (14 / 3)), snake_contrast=0.9, paddle_contrast=1.0)
+    size=128,
+    margins=(2.0, 3.0),
+    paddle_length=5.0,
+    thickness=1.5,
+    marker_radius=3.0,
+    seed_distance=20.0,
+    continuity=1.8,
+    n_distractors=int(35 / (14 / 3)),
+    snake_contrast=0.9,
+    paddle_contrast=1.0,
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,9 @@ class Scene:
     label: int
 
 
-def pictures(settings: PathfinderSettings, *, first: int, n: int, seed: int,
-             n_workers: int | None = None) -> Iterator[tuple[np.ndarray, int]]:
+def pictures(
+    settings: PathfinderSettings, *, first: int, n: int, seed: int, n_workers: int | None = None
+) -> Iterator[tuple[np.ndarray, int]]:
     """(S, S) uint8 and label of pictures ``first`` to ``first + n - 1``."""
     jobs = [(asdict(settings), seed, i, min(CHUNK, first + n - i)) for i in range(first, first + n, CHUNK)]
     for found in mapped(chunk, jobs, n=n_workers):
@@ -73,9 +83,16 @@ def chunk(settings: dict, seed: int, first: int, n: int) -> dict[str, np.ndarray
 
 def image(shown: Scene, settings: PathfinderSettings) -> np.ndarray:
     """(S, S) uint8."""
-    return drawn(shown.dashes, shown.markers, size=settings.size, anti_alias=settings.anti_alias,
-                 thickness=settings.thickness, radius=settings.marker_radius, snake_contrast=settings.snake_contrast,
-                 paddle_contrast=settings.paddle_contrast)
+    return drawn(
+        shown.dashes,
+        shown.markers,
+        size=settings.size,
+        anti_alias=settings.anti_alias,
+        thickness=settings.thickness,
+        radius=settings.marker_radius,
+        snake_contrast=settings.snake_contrast,
+        paddle_contrast=settings.paddle_contrast,
+    )
 
 
 def scene(settings: PathfinderSettings, *, seed: int, index: int) -> Scene:
@@ -86,8 +103,10 @@ def scene(settings: PathfinderSettings, *, seed: int, index: int) -> Scene:
             return _attempt(rng, settings, label=index % 2)
         except NoRoom:
             pass
-    raise UserError(f"data.image_size = {settings.size}, data.contour_length = {settings.contour_length}: such "
-                    "contours do not fit; make the picture larger or the contours shorter")
+    raise UserError(
+        f"data.image_size = {settings.size}, data.contour_length = {settings.contour_length}: such "
+        "contours do not fit; make the picture larger or the contours shorter"
+    )
 
 
 def _attempt(rng: np.random.Generator, settings: PathfinderSettings, *, label: int) -> Scene:
@@ -112,8 +131,9 @@ def _attempt(rng: np.random.Generator, settings: PathfinderSettings, *, label: i
     return Scene(np.concatenate([*long, *shorter]), markers, label)
 
 
-def _long_contours(rng: np.random.Generator, canvas: Canvas, settings: PathfinderSettings,
-                   style: Style) -> list[np.ndarray]:
+def _long_contours(
+    rng: np.random.Generator, canvas: Canvas, settings: PathfinderSettings, style: Style
+) -> list[np.ndarray]:
     """Two contours (contour_length, 2, 2) with their middles seed_distance apart, drawn on the canvas."""
     low, high = settings.padding, settings.size - settings.padding
     middle, angle = rng.uniform(low, high, 2), rng.uniform(0.0, 2.0 * np.pi)
@@ -124,8 +144,9 @@ def _long_contours(rng: np.random.Generator, canvas: Canvas, settings: Pathfinde
     return contours
 
 
-def _tried(rng: np.random.Generator, canvas: Canvas, seed: np.ndarray, settings: PathfinderSettings,
-           style: Style) -> np.ndarray:
+def _tried(
+    rng: np.random.Generator, canvas: Canvas, seed: np.ndarray, settings: PathfinderSettings, style: Style
+) -> np.ndarray:
     """A long contour around ``seed``, tried in several directions."""
     for trial in range(CONTOUR_TRIES):
         try:
@@ -148,12 +169,19 @@ def _markers(rng: np.random.Generator, long: list[np.ndarray], *, label: int) ->
     return best[rng.permutation(2)]
 
 
-def _distractor(rng: np.random.Generator, canvas: Canvas, markers: np.ndarray, room: float,
-                settings: PathfinderSettings, style: Style) -> np.ndarray:
+def _distractor(
+    rng: np.random.Generator,
+    canvas: Canvas,
+    markers: np.ndarray,
+    room: float,
+    settings: PathfinderSettings,
+    style: Style,
+) -> np.ndarray:
     for _ in range(DISTRACTOR_TRIES):
         try:
-            dashes = grown(rng, canvas, rng.uniform(0, settings.size, 2), n_dashes=settings.distractor_length,
-                           style=style)
+            dashes = grown(
+                rng, canvas, rng.uniform(0, settings.size, 2), n_dashes=settings.distractor_length, style=style
+            )
         except NoRoom:
             continue
         distance = ((sampled(dashes)[:, None] - markers) ** 2).sum(-1)

@@ -12,8 +12,17 @@ import math
 import numpy as np
 
 
-def drawn(dashes: np.ndarray, markers: np.ndarray, *, size: int, anti_alias: int, thickness: float, radius: float,
-          snake_contrast: float, paddle_contrast: float) -> np.ndarray:
+def drawn(
+    dashes: np.ndarray,
+    markers: np.ndarray,
+    *,
+    size: int,
+    anti_alias: int,
+    thickness: float,
+    radius: float,
+    snake_contrast: float,
+    paddle_contrast: float,
+) -> np.ndarray:
     """dashes (n, 2 ends, 2), markers (2, 2) centres, in pixels (x, y) -> (S, S) uint8."""
     lines = paddle_contrast * np.minimum(1.0, snake_contrast * _coverage(dashes, thickness / 2, size, anti_alias))
     discs = _coverage(np.stack([markers, markers], axis=1), radius, size, anti_alias)

@@ -54,8 +54,16 @@ def build(config: LraData) -> Splits:
     made_here = f"generated pairs of texts (a stand-in), seed {config.seed}"
     note = "ACL Anthology Network pairs" if config.root else made_here
     report = {"examples": {split: len(s) for split, s in sets.items()}, "generated": not config.root}
-    return Splits(sets["train"], sets["validation"], sets["test"], LABELS, 2, vocabulary=tuple(data.meta["vocabulary"]),
-                  report=report, note=note)
+    return Splits(
+        sets["train"],
+        sets["validation"],
+        sets["test"],
+        LABELS,
+        2,
+        vocabulary=tuple(data.meta["vocabulary"]),
+        report=report,
+        note=note,
+    )
 
 
 def generated(config: LraData) -> Path:
@@ -90,6 +98,8 @@ def _read(path: Path, split: str, limit: int, longest: int, seed: int) -> Iterat
         for i, row in enumerate(with_progress(csv.reader(file, delimiter="\t"), f"retrieval: {split}", n)):
             if kept is None or i in kept:
                 if len(row) != 5 or row[0] not in ("0", "1", "0.0", "1.0"):
-                    raise UserError(f"{path}, row {i + 1}: expected label (0 or 1), two ids and two texts between "
-                                    f"tabs; data.root must hold {LAYOUT}")
+                    raise UserError(
+                        f"{path}, row {i + 1}: expected label (0 or 1), two ids and two texts between "
+                        f"tabs; data.root must hold {LAYOUT}"
+                    )
                 yield row[3][: longest - 1], row[4][: longest - 1], int(float(row[0]))

@@ -22,8 +22,8 @@ def write_pairs(sizes: dict[Path, int], *, length: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     words = sorted({_word(rng, n) for n in rng.integers(1, 4, 3 * (N_COMMON + N_FIELDS * N_TERMS))})
     words = [words[i] for i in rng.permutation(len(words))]
-    common, terms = words[:N_COMMON], words[N_COMMON: N_COMMON + N_FIELDS * N_TERMS]
-    fields = [terms[i: i + N_TERMS] for i in range(0, len(terms), N_TERMS)]
+    common, terms = words[:N_COMMON], words[N_COMMON : N_COMMON + N_FIELDS * N_TERMS]
+    fields = [terms[i : i + N_TERMS] for i in range(0, len(terms), N_TERMS)]
     number = 0
     for file_index, (path, n) in enumerate(sizes.items()):
         rng = np.random.default_rng([seed, file_index])
@@ -47,8 +47,10 @@ def _document(rng: np.random.Generator, common: list[str], terms: list[str], len
         n = rng.integers(5, 16)
         ranks = np.minimum(np.exp(rng.random(n) * np.log(N_COMMON)).astype(int), N_COMMON - 1)
         is_term = rng.random(n) < TERM_SHARE
-        words = [terms[t] if own else common[r]
-                 for own, r, t in zip(is_term, ranks, rng.integers(len(terms), size=n), strict=True)]
+        words = [
+            terms[t] if own else common[r]
+            for own, r, t in zip(is_term, ranks, rng.integers(len(terms), size=n), strict=True)
+        ]
         parts.append(" ".join(words).capitalize() + ".")
         size += len(parts[-1]) + 1
     return " ".join(parts)[:wanted]

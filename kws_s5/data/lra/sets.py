@@ -43,8 +43,15 @@ class PairSet(Dataset):
 class PixelSet(Dataset):
     """Example: (L, U) float32 = (value / 255 - mean) / std of a uint8 picture read row by row, and a class."""
 
-    def __init__(self, rows: Rows, *, mean: tuple[float, ...] = (0.0,), std: tuple[float, ...] = (1.0,),
-                 order: np.ndarray | None = None, n_symmetries: int = 1) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        mean: tuple[float, ...] = (0.0,),
+        std: tuple[float, ...] = (1.0,),
+        order: np.ndarray | None = None,
+        n_symmetries: int = 1,
+    ) -> None:
         """Args:
         mean, std: of the U channels, for values in [0, 1]. order: (L,) which pixel comes at which step.
         n_symmetries: show square pictures in one of so many ways, drawn anew every epoch; 1: as they are.

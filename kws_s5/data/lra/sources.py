@@ -15,10 +15,14 @@ from kws_s5.errors import UserError
 from kws_s5.lock import locked
 
 ARCHIVES = {
-    "aclImdb": ("https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-                "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe"),
-    "cifar-10": ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-                 "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),
+    "aclImdb": (
+        "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+        "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
+    ),
+    "cifar-10": (
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    ),
 }
 MNIST = "https://storage.googleapis.com/cvdf-datasets/mnist/"
 MNIST_FILES = {

@@ -70,7 +70,7 @@ class Rows:
 
     def __getitem__(self, row: int) -> np.ndarray:
         """Row ``row`` (of pairs: example i has rows 2i and 2i + 1) as a view of the file."""
-        return self.values[self.offsets[row]: self.offsets[row + 1]]
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     def __getstate__(self) -> tuple:
         return self.place

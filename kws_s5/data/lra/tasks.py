@@ -7,8 +7,15 @@ from kws_s5.data.splits import Splits
 from kws_s5.errors import UserError
 
 READERS = {
-    "listops": "listops", "text": "text", "retrieval": "retrieval", "image": "images", "scifar": "images",
-    "smnist": "images", "psmnist": "images", "pathfinder": "pathfinder", "pathx": "pathfinder",
+    "listops": "listops",
+    "text": "text",
+    "retrieval": "retrieval",
+    "image": "images",
+    "scifar": "images",
+    "smnist": "images",
+    "psmnist": "images",
+    "pathfinder": "pathfinder",
+    "pathx": "pathfinder",
 }
 
 

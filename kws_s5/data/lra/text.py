@@ -38,8 +38,9 @@ def build(config: LraData) -> Splits:
     longest = config.max_length or MAX_LENGTH
 
     def make(folder: Path) -> dict:
-        vocabulary = Vocabulary.of(_texts(chosen["train"], longest, "text: counting characters"),
-                                   min_count=MIN_COUNT, max_size=MAX_SIZE)
+        vocabulary = Vocabulary.of(
+            _texts(chosen["train"], longest, "text: counting characters"), min_count=MIN_COUNT, max_size=MAX_SIZE
+        )
         for split, members in chosen.items():
             writer = Writer(folder, split, vocabulary.dtype)
             texts = _texts(members, longest, f"text: {split}")
@@ -51,9 +52,16 @@ def build(config: LraData) -> Splits:
     data = prepared(config, stamp(path for part in reviews.values() for path, _ in part), make)
     sets = {split: TokenSet(rows) for split, rows in data.rows.items()}
     selection = "epoch chosen by the test set" if config.select_on_test else "10 % of train held out"
-    return Splits(sets["train"], sets["validation"], sets["test"], LABELS, 2, vocabulary=tuple(data.meta["vocabulary"]),
-                  report={"examples": {split: len(s) for split, s in sets.items()}, "validation": selection},
-                  note=f"IMDB reviews by character, {selection}")
+    return Splits(
+        sets["train"],
+        sets["validation"],
+        sets["test"],
+        LABELS,
+        2,
+        vocabulary=tuple(data.meta["vocabulary"]),
+        report={"examples": {split: len(s) for split, s in sets.items()}, "validation": selection},
+        note=f"IMDB reviews by character, {selection}",
+    )
 
 
 def _reviews(root: Path, part: str) -> list[Review]:
@@ -74,10 +82,15 @@ def _split(reviews: dict[str, list[Review]], config: LraData) -> dict[str, list[
         held_out = _held_out([label for _, label in train], config.seed)
         validation = [review for review, out in zip(train, held_out, strict=True) if out]
         train = [review for review, out in zip(train, held_out, strict=True) if not out]
-    limits = {"train": (train, config.n_train), "test": (test, config.n_test),
-              "validation": (validation, config.n_test if config.select_on_test else config.n_validation)}
-    return {split: [members[i] for i in limited(range(len(members)), n, seed=config.seed)]
-            for split, (members, n) in limits.items()}
+    limits = {
+        "train": (train, config.n_train),
+        "test": (test, config.n_test),
+        "validation": (validation, config.n_test if config.select_on_test else config.n_validation),
+    }
+    return {
+        split: [members[i] for i in limited(range(len(members)), n, seed=config.seed)]
+        for split, (members, n) in limits.items()
+    }
 
 
 def _held_out(labels: list[int], seed: int) -> np.ndarray:

@@ -25,8 +25,15 @@ class PendulumSet(Dataset):
     A query is a step with a black picture: nothing was observed, the state has only moved on, and the angle is wanted.
     """
 
-    def __init__(self, recording: Recording, seen: Sequence[np.ndarray], *, queries: Sequence[np.ndarray] | None = None,
-                 use_dt: bool = True, mirror: bool = False):
+    def __init__(
+        self,
+        recording: Recording,
+        seen: Sequence[np.ndarray],
+        *,
+        queries: Sequence[np.ndarray] | None = None,
+        use_dt: bool = True,
+        mirror: bool = False,
+    ):
         """Args:
         recording: n sequences. seen: the frames of each, increasing.
         queries: moments of each in frames, multiples of 1/4, none of them among the seen frames.
@@ -83,9 +90,21 @@ def build(config: PendulumData) -> Splits:
         queries = None
         if config.n_query:
             queries = hidden_frames(split, seen, n_query=config.n_query, n_frames=config.n_frames)
-        sets[split] = PendulumSet(recording, seen, queries=queries, use_dt=config.use_dt,
-                                  mirror=config.mirror and split == "train")
-    report = {"sequences": {split: len(s) for split, s in sets.items()}, "frames": config.n_frames,
-              "observed": config.n_observed, "queries": config.n_query}
-    return Splits(sets["train"], sets["validation"], sets["test"], labels=(), n_outputs=N_TARGETS,
-                  n_inputs=sets["train"][0].x.shape[1], report=report)
+        sets[split] = PendulumSet(
+            recording, seen, queries=queries, use_dt=config.use_dt, mirror=config.mirror and split == "train"
+        )
+    report = {
+        "sequences": {split: len(s) for split, s in sets.items()},
+        "frames": config.n_frames,
+        "observed": config.n_observed,
+        "queries": config.n_query,
+    }
+    return Splits(
+        sets["train"],
+        sets["validation"],
+        sets["test"],
+        labels=(),
+        n_outputs=N_TARGETS,
+        n_inputs=sets["train"][0].x.shape[1],
+        report=report,
+    )

@@ -53,12 +53,21 @@ def recordings(config: PendulumData) -> dict[str, Recording]:
 def _opened(folder: Path, sizes: dict[str, int], n_frames: int) -> dict[str, Recording] | None:
     """The sets in ``folder``; None if a file is missing or damaged."""
     try:
-        found = {split: Recording(*(np.asarray(np.load(_path(folder, split, part), mmap_mode="r"))  # quicker to index
-                                    for part in ("images", "angles"))) for split in sizes}
+        found = {
+            split: Recording(
+                *(
+                    np.asarray(np.load(_path(folder, split, part), mmap_mode="r"))  # quicker to index
+                    for part in ("images", "angles")
+                )
+            )
+            for split in sizes
+        }
     except (OSError, ValueError, EOFError):
         return None
-    whole = all(found[split].images.shape == (n, n_frames, SIZE, SIZE)
-                and found[split].angles.shape == (n, n_frames, MOMENTS) for split, n in sizes.items())
+    whole = all(
+        found[split].images.shape == (n, n_frames, SIZE, SIZE) and found[split].angles.shape == (n, n_frames, MOMENTS)
+        for split, n in sizes.items()
+    )
     return found if whole else None
 
 

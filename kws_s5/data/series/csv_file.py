@@ -100,8 +100,9 @@ def _feature_columns(path: Path, header: list[str], targets: Sequence[str], *, t
     return features
 
 
-def _collect(path: Path, rows, header: list[str], features: Sequence[str],
-             targets: Sequence[str]) -> tuple[dict[str, list], int]:
+def _collect(
+    path: Path, rows, header: list[str], features: Sequence[str], targets: Sequence[str]
+) -> tuple[dict[str, list], int]:
     """Rows by series: name -> [(time, values, split), ...] as they come, and the number of empty lines."""
     columns = [header.index(name) if name in header else None for name in (*features, *targets)]
     split_column = header.index("split") if "split" in header[2:] else None
@@ -153,8 +154,11 @@ def pieces(series: Series, *, max_gap: float, max_length: int) -> list[Series]:
     for start, end in zip(edges[:-1], edges[1:], strict=True):
         step = max_length or end - start
         parts += [slice(i, min(i + step, end)) for i in range(start, end, step)]
-    return [replace(series, times=series.times[part], features=series.features[part], targets=series.targets[part])
-            for part in parts if part.stop - part.start > 1]
+    return [
+        replace(series, times=series.times[part], features=series.features[part], targets=series.targets[part])
+        for part in parts
+        if part.stop - part.start > 1
+    ]
 
 
 def _number(cell: str, where: str) -> float:

@@ -39,8 +39,11 @@ def text() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Writes the example to the named file."""
-    parser = argparse.ArgumentParser(prog="python -m kws_s5.data.series.example", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m kws_s5.data.series.example",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("path", nargs="?", type=Path, default=Path("springs.csv"), help="file to write (springs.csv)")
     path = parser.parse_args(argv).path
 

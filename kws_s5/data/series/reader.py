@@ -50,27 +50,43 @@ class SeriesSet(Dataset):
 def build(config: SeriesData) -> Splits:
     """Reads, checks, splits and scales the file. Raises UserError for what cannot be mended."""
     table = load_table(config)
-    sets = {split: [p for s in members for p in pieces(s, max_gap=config.max_gap, max_length=config.max_length)]
-            for split, members in split_series(table.series).items()}
+    sets = {
+        split: [p for s in members for p in pieces(s, max_gap=config.max_gap, max_length=config.max_length)]
+        for split, members in split_series(table.series).items()
+    }
     empty = [split for split in SPLITS if not sets[split]]
     if empty:
-        raise UserError(f"{config.path}: no series of two rows or more in the {empty[0]} set; "
-                        "add series, or raise data.max_gap or data.max_length")
+        raise UserError(
+            f"{config.path}: no series of two rows or more in the {empty[0]} set; "
+            "add series, or raise data.max_gap or data.max_length"
+        )
     _check_targets(config.path, table.targets, sets)
     scaling = config.scaling if config.scaling.time_unit else measure(table, sets["train"])
-    report = {"series": {split: len({s.name for s in members}) for split, members in sets.items()},
-              "pieces": {split: len(members) for split, members in sets.items()},
-              "rows": {split: sum(len(s.times) for s in members) for split, members in sets.items()},
-              "features": list(table.features), "targets": list(table.targets), "scaling": asdict(scaling),
-              "notes": [*table.notes, *_remarks(sets, scaling)]}
+    report = {
+        "series": {split: len({s.name for s in members}) for split, members in sets.items()},
+        "pieces": {split: len(members) for split, members in sets.items()},
+        "rows": {split: sum(len(s.times) for s in members) for split, members in sets.items()},
+        "features": list(table.features),
+        "targets": list(table.targets),
+        "scaling": asdict(scaling),
+        "notes": [*table.notes, *_remarks(sets, scaling)],
+    }
     alone = sum(len(s.times) for s in table.series) - sum(report["rows"].values())
     if alone:
         report["notes"].append(f"{alone} rows left out: cutting at data.max_gap or data.max_length left each alone")
     for note in report["notes"]:
         print(f"note: {config.path}: {note}", file=sys.stderr)
     train, validation, test = (SeriesSet(sets[split], scaling) for split in SPLITS)
-    return Splits(train, validation, test, labels=(), n_outputs=len(table.targets), n_inputs=len(table.features) + 1,
-                  report=report, data=replace(config, targets=table.targets, scaling=scaling))
+    return Splits(
+        train,
+        validation,
+        test,
+        labels=(),
+        n_outputs=len(table.targets),
+        n_inputs=len(table.features) + 1,
+        report=report,
+        data=replace(config, targets=table.targets, scaling=scaling),
+    )
 
 
 def _check_targets(path: str, targets: tuple[str, ...], sets: dict[str, list[Series]]) -> None:
@@ -95,8 +111,9 @@ def load_table(config: SeriesData) -> Table:
 def check_columns(path: str | Path, found: tuple[str, ...], known: tuple[str, ...]) -> None:
     """UserError unless the features of a file are those a model was trained on (none known yet: anything goes)."""
     if known and found != known:
-        raise UserError(f"{path}: the features are {', '.join(found)}; "
-                        f"this model was trained on {', '.join(known)}, in this order")
+        raise UserError(
+            f"{path}: the features are {', '.join(found)}; this model was trained on {', '.join(known)}, in this order"
+        )
 
 
 def split_series(series: Sequence[Series]) -> dict[str, list[Series]]:
@@ -104,8 +121,10 @@ def split_series(series: Sequence[Series]) -> dict[str, list[Series]]:
     if series[0].split:
         return {split: [s for s in series if s.split == split] for split in SPLITS}
     if len(series) < 3:
-        raise UserError(f"{len(series)} series of two rows or more: at least three are needed, one each to train, "
-                        "validate and test; give parts of a long recording names of their own, or add a split column")
+        raise UserError(
+            f"{len(series)} series of two rows or more: at least three are needed, one each to train, "
+            "validate and test; give parts of a long recording names of their own, or add a split column"
+        )
     mixed = sorted(series, key=lambda s: hashlib.sha1(s.name.encode()).hexdigest())
     n = max(1, round(len(mixed) / 10))
     return {"test": mixed[:n], "validation": mixed[n : 2 * n], "train": mixed[2 * n :]}
@@ -135,8 +154,10 @@ def _example(series: Series, scaling: SeriesScaling) -> Example:
     y = (series.targets - np.array(scaling.target_mean)) / np.array(scaling.target_std)  # (L, K)
     dt = np.append(1.0, np.diff(series.times) / scaling.time_unit)
     if dt.max() > MAX_INTERVAL:
-        raise UserError(f"series {series.name!r}: an interval of {np.diff(series.times).max():g} is longer than "
-                        f"{MAX_INTERVAL:g} median intervals; correct its times, or cut there with data.max_gap")
+        raise UserError(
+            f"series {series.name!r}: an interval of {np.diff(series.times).max():g} is longer than "
+            f"{MAX_INTERVAL:g} median intervals; correct its times, or cut there with data.max_gap"
+        )
     x, y, dt = (torch.from_numpy(a.astype(np.float32)) for a in (x, y, dt))
     return Example(x, y, dt=dt)
 
@@ -153,6 +174,8 @@ def _remarks(sets: dict[str, list[Series]], scaling: SeriesScaling) -> list[str]
     long = [gap for gap in gaps if gap[0] > LONG_GAP * scaling.time_unit]
     if long:
         longest, name = max(long)
-        remarks.append(f"{len(long)} pieces with a gap above {LONG_GAP:g} median intervals, the longest {longest:g} in "
-                       f"series {name!r}: kept as one long step; data.max_gap cuts there")
+        remarks.append(
+            f"{len(long)} pieces with a gap above {LONG_GAP:g} median intervals, the longest {longest:g} in "
+            f"series {name!r}: kept as one long step; data.max_gap cuts there"
+        )
     return remarks

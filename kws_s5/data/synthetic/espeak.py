@@ -21,11 +21,70 @@ ACCENTS = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-gb-x-gbclan", "en-
 
 # Timbres that sound like people: no robots, whispers, loud echoes or copies of others.
 VARIANTS = (
-    "f1", "f2", "f3", "f4", "f5", "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "croak", "Alex", "Andrea", "Andy",
-    "Annie", "Denis", "Diogo", "Gene", "Hugo", "Jacky", "Lee", "Mario", "Michael", "Mike", "Nguyen", "Reed",
-    "Storm", "Tweaky", "adam", "anika", "antonio", "aunty", "belinda", "boris", "caleb", "david", "ed", "edward",
-    "grandma", "gustave", "ian", "iven2", "iven3", "john", "klatt", "klatt3", "linda", "marcelo", "max",
-    "miguel", "mike2", "norbert", "pablo", "paul", "pedro", "quincy", "rob", "sandro", "shelby", "steph", "travis",
+    "f1",
+    "f2",
+    "f3",
+    "f4",
+    "f5",
+    "m1",
+    "m2",
+    "m3",
+    "m4",
+    "m5",
+    "m6",
+    "m7",
+    "m8",
+    "croak",
+    "Alex",
+    "Andrea",
+    "Andy",
+    "Annie",
+    "Denis",
+    "Diogo",
+    "Gene",
+    "Hugo",
+    "Jacky",
+    "Lee",
+    "Mario",
+    "Michael",
+    "Mike",
+    "Nguyen",
+    "Reed",
+    "Storm",
+    "Tweaky",
+    "adam",
+    "anika",
+    "antonio",
+    "aunty",
+    "belinda",
+    "boris",
+    "caleb",
+    "david",
+    "ed",
+    "edward",
+    "grandma",
+    "gustave",
+    "ian",
+    "iven2",
+    "iven3",
+    "john",
+    "klatt",
+    "klatt3",
+    "linda",
+    "marcelo",
+    "max",
+    "miguel",
+    "mike2",
+    "norbert",
+    "pablo",
+    "paul",
+    "pedro",
+    "quincy",
+    "rob",
+    "sandro",
+    "shelby",
+    "steph",
+    "travis",
     "victor",
 )
 
@@ -79,8 +138,10 @@ def speak_all(utterances: Sequence[Utterance], *, seed: int = 0) -> tuple[list[n
     """Utterances spoken one after the other by one fresh synthesiser -> waveforms as of ``speak``, rate in Hz."""
     for utterance in utterances:
         _check(utterance.text)
-    requests = [asdict(u.voice) | {"text": u.text, "voice": _name(u.voice), "volume": VOLUME, "phonemes": u.phonemes}
-                for u in utterances]
+    requests = [
+        asdict(u.voice) | {"text": u.text, "voice": _name(u.voice), "volume": VOLUME, "phonemes": u.phonemes}
+        for u in utterances
+    ]
     return _parse(_worked({"seed": seed % 2**31, "requests": requests}), utterances)
 
 
@@ -91,8 +152,10 @@ def pronounce(texts: Sequence[str], accent: str = "en-us") -> list[str]:
 
 def phonemes_of(texts: Sequence[str], accent: str = "en-us") -> list[list[str]]:
     """The phonemes of each text by eSpeak's names, with the stress before them: athena -> a T 'i: n @."""
-    return [phonemes.replace(" ", SEPARATOR).strip(SEPARATOR).split(SEPARATOR)
-            for phonemes in _phonemes(texts, accent, SEPARATOR)]
+    return [
+        phonemes.replace(" ", SEPARATOR).strip(SEPARATOR).split(SEPARATOR)
+        for phonemes in _phonemes(texts, accent, SEPARATOR)
+    ]
 
 
 def _phonemes(texts: Sequence[str], accent: str, between: str) -> list[str]:
@@ -115,8 +178,12 @@ def _worked(task: dict) -> bytes:
     task = {"library": library, "data": data} | task
     worker = Path(__file__).with_name("espeak_worker.py")
     try:
-        done = subprocess.run([sys.executable, "-I", "-S", str(worker)], input=json.dumps(task).encode(),
-                              capture_output=True, timeout=TIMEOUT)
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", str(worker)],
+            input=json.dumps(task).encode(),
+            capture_output=True,
+            timeout=TIMEOUT,
+        )
     except subprocess.TimeoutExpired:
         raise UserError(f"the speech synthesiser did not answer within {TIMEOUT:.0f} s: try a shorter text") from None
     if done.returncode != 0:

@@ -27,16 +27,46 @@ FORMAT = 1  # raised when the same parameters make other sound
 EACH = 10  # near misses of each voice
 # eSpeak's names of sounds that all of its kinds of English have
 VOWELS = ("a", "E", "I", "i:", "A:", "O:", "u:", "U", "V", "eI", "aI", "oU", "aU", "OI", "3:", "@")
-CONSONANTS = ("p", "b", "t", "d", "k", "g", "f", "v", "T", "D", "s", "z", "S", "tS", "dZ", "h", "m", "n", "l", "r", "w",
-              "j")
+CONSONANTS = (
+    "p",
+    "b",
+    "t",
+    "d",
+    "k",
+    "g",
+    "f",
+    "v",
+    "T",
+    "D",
+    "s",
+    "z",
+    "S",
+    "tS",
+    "dZ",
+    "h",
+    "m",
+    "n",
+    "l",
+    "r",
+    "w",
+    "j",
+)
 FIRST_OF_VOWELS = "aAeEiIoOuUyYV03@&"
 STRESS = "',"
 PART, SOUNDS = 0.35, 0.45  # shares of parts and of other sounds; the rest: another syllable
 
 
-def near_misses_in_cache(keywords: Sequence[str], *, n_voices: int, seed: int = 0, rate: int = 16000,
-                         accents: Sequence[str] = ACCENTS, cache: str = "", jobs: int = 2,
-                         progress: bool = True) -> Path:
+def near_misses_in_cache(
+    keywords: Sequence[str],
+    *,
+    n_voices: int,
+    seed: int = 0,
+    rate: int = 16000,
+    accents: Sequence[str] = ACCENTS,
+    cache: str = "",
+    jobs: int = 2,
+    progress: bool = True,
+) -> Path:
     """A folder of the user's cache (or of ``cache``) with EACH near misses of every voice in _unknown_/; made once.
 
     Args:

@@ -1,6 +1,6 @@
 """Noises for the class _silence_ where nobody has recorded the room: hiss, rumble, hum, clicks and beeps.
 
-    root/_silence_/noise_<n>.wav, three seconds each. Deterministic by seed; needs no synthesiser.
+root/_silence_/noise_<n>.wav, three seconds each. Deterministic by seed; needs no synthesiser.
 """
 
 from pathlib import Path
@@ -22,8 +22,9 @@ LEVELS = (-70.0, -25.0)  # dB of full scale: from a quiet room to a loud street
 def noise_in_cache(*, seed: int = 0, rate: int = 16000, cache: str = "") -> Path:
     """A folder of the user's cache (or of ``cache``) with noises at ``rate`` Hz in _silence_/; made once."""
     if not 2000 <= rate <= 192_000:
-        raise UserError(f"data.rate = {rate}: noise for {SILENCE} is made at 2,000 to 192,000 Hz; record some in "
-                        "_background_noise_")
+        raise UserError(
+            f"data.rate = {rate}: noise for {SILENCE} is made at 2,000 to 192,000 Hz; record some in _background_noise_"
+        )
 
     def make(folder: Path) -> None:
         if not folder.exists():

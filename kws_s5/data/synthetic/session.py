@@ -17,8 +17,16 @@ from kws_s5.data.synthetic.voices import draw_manner
 from kws_s5.errors import UserError
 
 
-def record(texts: Sequence[str], voice: Voice, rng: np.random.Generator, *, rate: int, seconds: float,
-           noise: bool = True, phonemes: bool = False) -> Iterator[np.ndarray]:
+def record(
+    texts: Sequence[str],
+    voice: Voice,
+    rng: np.random.Generator,
+    *,
+    rate: int,
+    seconds: float,
+    noise: bool = True,
+    phonemes: bool = False,
+) -> Iterator[np.ndarray]:
     """What ``voice`` says, each text as a recording (L,) of ``seconds``, longer where the text is.
 
     noise: in a room with noise; phonemes: [[...]] in a text is read as eSpeak's phonemes.
@@ -47,16 +55,23 @@ def in_threads(speak: Callable[[int, Voice], None], voices: Sequence[Voice], *, 
     with ThreadPoolExecutor(max(1, jobs)) as pool:  # threads: the synthesisers are processes, the filters are numpy
         sessions = pool.map(speak, range(len(voices)), voices)
         try:
-            for _ in track(sessions, description="speaking", total=len(voices), console=console, transient=True,
-                           disable=not (progress and console.is_terminal)):
+            for _ in track(
+                sessions,
+                description="speaking",
+                total=len(voices),
+                console=console,
+                transient=True,
+                disable=not (progress and console.is_terminal),
+            ):
                 pass
         except BaseException:  # Ctrl-C too: do not let the other speakers finish first
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def _clip(speech: np.ndarray, L: int, response: np.ndarray | None, floor: np.ndarray | None,
-          rng: np.random.Generator) -> np.ndarray:
+def _clip(
+    speech: np.ndarray, L: int, response: np.ndarray | None, floor: np.ndarray | None, rng: np.random.Generator
+) -> np.ndarray:
     """Speech at a random place and level of a clip of L samples, in its room, over its noise."""
     start = rng.integers(0, L - len(speech) + 1)
     level = 10 ** (rng.uniform(-32, -16) / 20) / rms(speech)

@@ -30,8 +30,16 @@ class SpokenStream:
     words: tuple[SpokenWord, ...]
 
 
-def synthesise_stream(words: Sequence[tuple[str, float]], *, seconds: float, rate: int = 16000, seed: int = 0,
-                      snr: float = 20.0, voices: Sequence[Voice] = (), reverb: bool = True) -> SpokenStream:
+def synthesise_stream(
+    words: Sequence[tuple[str, float]],
+    *,
+    seconds: float,
+    rate: int = 16000,
+    seed: int = 0,
+    snr: float = 20.0,
+    voices: Sequence[Voice] = (),
+    reverb: bool = True,
+) -> SpokenStream:
     """Speaks ``words``, pairs of (word, start in seconds), over pink noise.
 
     Args:

@@ -1,6 +1,6 @@
 """Synthetic people who talk, in sentences without the keywords: what a spotter must keep silent at.
 
-    root/_unknown_/<speaker>_nohash_<n>.wav, some seconds each. Deterministic by seed. Needs the extra ``synth``.
+root/_unknown_/<speaker>_nohash_<n>.wav, some seconds each. Deterministic by seed. Needs the extra ``synth``.
 """
 
 import re
@@ -25,8 +25,17 @@ FORMAT = 1  # raised when the same parameters make other sound
 SENTENCES = 6  # of each voice
 
 
-def talk_in_cache(keywords: Sequence[str], *, n_voices: int, seed: int = 0, rate: int = 16000,
-                  accents: Sequence[str] = ACCENTS, cache: str = "", jobs: int = 2, progress: bool = True) -> Path:
+def talk_in_cache(
+    keywords: Sequence[str],
+    *,
+    n_voices: int,
+    seed: int = 0,
+    rate: int = 16000,
+    accents: Sequence[str] = ACCENTS,
+    cache: str = "",
+    jobs: int = 2,
+    progress: bool = True,
+) -> Path:
     """A folder of the user's cache (or of ``cache``) with recordings of talk in _unknown_/; made once.
 
     Args:
@@ -57,7 +66,7 @@ def sounding_like(keywords: Sequence[str], accent: str = ACCENTS[0]) -> set[str]
     """The keywords, and the words of our sentences that sound the same (no, know)."""
     words, said = vocabulary(), [re.sub("[_-]+", " ", keyword.lower()) for keyword in keywords]
     sounds = pronounce([*words, *said], accent)
-    taboo = set(sounds[len(words):])
+    taboo = set(sounds[len(words) :])
     return set(said) | {word for word, sound in zip(words, sounds, strict=False) if sound in taboo}
 
 

@@ -18,8 +18,10 @@ def draw_voices(n_voices: int, accents: Sequence[str], seed: int) -> list[Voice]
     """``n_voices`` different speakers; timbres are used up before one comes again with another accent."""
     limit = len(VARIANTS) * len(accents)
     if not MIN_VOICES <= n_voices <= limit:
-        raise UserError(f"{n_voices} synthetic voices: choose {MIN_VOICES} to {limit} (one for each split at least; "
-                        f"{len(VARIANTS)} timbres x {len(accents)} accents at most)")
+        raise UserError(
+            f"{n_voices} synthetic voices: choose {MIN_VOICES} to {limit} (one for each split at least; "
+            f"{len(VARIANTS)} timbres x {len(accents)} accents at most)"
+        )
     rng = np.random.default_rng([seed, 1])
     timbres = rng.permutation(len(VARIANTS))
     first_accents = rng.integers(len(accents), size=len(VARIANTS))
@@ -27,15 +29,25 @@ def draw_voices(n_voices: int, accents: Sequence[str], seed: int) -> list[Voice]
     for i in range(n_voices):
         turn, rank = divmod(i, len(VARIANTS))
         accent = accents[(first_accents[rank] + turn) % len(accents)]
-        voices.append(Voice(accent, VARIANTS[timbres[rank]], int(rng.integers(35, 66)), int(rng.integers(120, 191)),
-                            int(rng.integers(30, 71))))
+        voices.append(
+            Voice(
+                accent,
+                VARIANTS[timbres[rank]],
+                int(rng.integers(35, 66)),
+                int(rng.integers(120, 191)),
+                int(rng.integers(30, 71)),
+            )
+        )
     return voices
 
 
 def draw_manner(voice: Voice, rng: np.random.Generator) -> Voice:
     """The same speaker saying something once more: a little higher or lower, faster or slower."""
-    return replace(voice, pitch=int(np.clip(voice.pitch + rng.integers(-8, 9), 0, 99)),
-                   speed=int(np.clip(voice.speed * rng.uniform(0.85, 1.2), 80, 450)))
+    return replace(
+        voice,
+        pitch=int(np.clip(voice.pitch + rng.integers(-8, 9), 0, 99)),
+        speed=int(np.clip(voice.speed * rng.uniform(0.85, 1.2), 80, 450)),
+    )
 
 
 def held_out(voices: Sequence[Voice], validation_percent: float, test_percent: float) -> tuple[set[str], set[str]]:

@@ -33,9 +33,14 @@ RECIPE = "synthetic.json"  # what the folder was made from; its presence says th
 FORMAT = 1  # raised when the same parameters make other sound
 NOISE_SECONDS = 20.0
 NOISE_LEVEL = 10 ** (-32 / 20)  # rms of the files in _background_noise_
-SMALL_TALK = ("the weather was mild and we walked along the river", "dinner is ready in about twenty minutes",
-              "could you pass me those papers please", "they have been talking for more than an hour",
-              "the train to the city was late again this morning", "remember to water the plants in the kitchen")
+SMALL_TALK = (
+    "the weather was mild and we walked along the river",
+    "dinner is ready in about twenty minutes",
+    "could you pass me those papers please",
+    "they have been talking for more than an hour",
+    "the train to the city was late again this morning",
+    "remember to water the plants in the kitchen",
+)
 
 
 @dataclass(frozen=True)
@@ -58,8 +63,10 @@ class SyntheticSet:
         if bad or not self.words or len(set(self.words)) < len(self.words):
             raise UserError(f"synthetic words {', '.join(bad or self.words)!r}: give different words, letters only")
         if self.n_takes < 1 or not 2000 <= self.rate <= 192000 or not 0 < self.seconds <= 60:
-            raise UserError(f"synthetic set of {self.n_takes} takes, {self.rate} Hz, {self.seconds} s: "
-                            "choose 1 take or more, 2,000 to 192,000 Hz, up to 60 s")
+            raise UserError(
+                f"synthetic set of {self.n_takes} takes, {self.rate} Hz, {self.seconds} s: "
+                "choose 1 take or more, 2,000 to 192,000 Hz, up to 60 s"
+            )
 
 
 def _can_be_folder(word: str) -> bool:
@@ -67,10 +74,22 @@ def _can_be_folder(word: str) -> bool:
     return word.strip(" .") == word != "" and word[0] != "_" and word.isprintable() and not forbidden
 
 
-def synthesise(folder: str | Path, *, words: Sequence[str] = DEFAULT_WORDS, n_voices: int = 40, n_takes: int = 2,
-               seed: int = 0, noise: bool = True, rate: int = 16000, seconds: float = 1.0,
-               accents: Sequence[str] = ACCENTS, validation_percent: float = 10.0, testing_percent: float = 20.0,
-               jobs: int = 2, progress: bool = True) -> Path:
+def synthesise(
+    folder: str | Path,
+    *,
+    words: Sequence[str] = DEFAULT_WORDS,
+    n_voices: int = 40,
+    n_takes: int = 2,
+    seed: int = 0,
+    noise: bool = True,
+    rate: int = 16000,
+    seconds: float = 1.0,
+    accents: Sequence[str] = ACCENTS,
+    validation_percent: float = 10.0,
+    testing_percent: float = 20.0,
+    jobs: int = 2,
+    progress: bool = True,
+) -> Path:
     """Writes a folder of spoken words and returns it; one that is there already, made the same way, is kept as it is.
 
     Args:
@@ -85,8 +104,9 @@ def synthesise(folder: str | Path, *, words: Sequence[str] = DEFAULT_WORDS, n_vo
     Raises:
         UserError: the package is missing, a parameter makes no sense, or the folder holds something else.
     """
-    wanted = SyntheticSet(tuple(words), n_voices, n_takes, seed, noise, rate, seconds, tuple(accents),
-                          validation_percent, testing_percent)
+    wanted = SyntheticSet(
+        tuple(words), n_voices, n_takes, seed, noise, rate, seconds, tuple(accents), validation_percent, testing_percent
+    )
     folder = Path(folder)
     recipe = json.loads(json.dumps(vars(wanted) | {"format": FORMAT, "espeakng_loader": version()}))
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
@@ -135,8 +155,9 @@ def _write_session(folder: Path, wanted: SyntheticSet, index: int, voice: Voice)
     """All that one speaker says, recorded in one room with one microphone."""
     rng = np.random.default_rng([wanted.seed, 2, index])
     spoken = [(word, take) for take in range(wanted.n_takes) for word in wanted.words]
-    clips = record([word for word, _ in spoken], voice, rng, rate=wanted.rate, seconds=wanted.seconds,
-                   noise=wanted.noise)
+    clips = record(
+        [word for word, _ in spoken], voice, rng, rate=wanted.rate, seconds=wanted.seconds, noise=wanted.noise
+    )
     for (word, take), clip in zip(spoken, clips, strict=True):
         soundfile.write(folder / word / f"{voice.speaker}_nohash_{take}.wav", pcm16(clip), wanted.rate, "PCM_16")
 

@@ -18,8 +18,9 @@ FULL = (torch.float32, torch.float64)  # what the kernels read and write
 SMALL = 1 << 15  # samples times modes below which starting threads costs more than it saves
 
 
-def bank_power(u: Tensor, lengths: Tensor, a: Tensor, c: Tensor, step: Tensor, *, F: int, n_poles: int,
-               backend: str | None = None) -> Tensor:
+def bank_power(
+    u: Tensor, lengths: Tensor, a: Tensor, c: Tensor, step: Tensor, *, F: int, n_poles: int, backend: str | None = None
+) -> Tensor:
     """(N, F, M) mean of |x|^2 over the frames of whole clips. Frames behind a clip's end hold 0.
 
     Args:
@@ -37,8 +38,18 @@ def bank_power(u: Tensor, lengths: Tensor, a: Tensor, c: Tensor, step: Tensor, *
     return run(u, lengths, a, c, step, F, n_poles)
 
 
-def stream_power(u: Tensor, a: Tensor, c: Tensor, step: Tensor, *, recent: Tensor, memory: Tensor, position: int,
-                 F: int, n_poles: int) -> Tensor:
+def stream_power(
+    u: Tensor,
+    a: Tensor,
+    c: Tensor,
+    step: Tensor,
+    *,
+    recent: Tensor,
+    memory: Tensor,
+    position: int,
+    F: int,
+    n_poles: int,
+) -> Tensor:
     """The F frames (N, F, M) that the next samples u (N, L) complete; moves ``recent`` and ``memory`` on in place.
 
     recent (N, 2) and memory (N, 2nM + M): see kernel.py; position: samples before u. On the CPU, without gradients.

@@ -28,8 +28,9 @@ def power_reference(u: Tensor, lengths: Tensor, a: Tensor, c: Tensor, step: Tens
     return frame_means(power, step.expand(N), F) * known_frames(lengths, step, F)[..., None]
 
 
-def stream_reference(u: Tensor, a: Tensor, c: Tensor, step: Tensor, recent: Tensor, memory: Tensor, position: int,
-                     F: int, n_poles: int) -> Tensor:
+def stream_reference(
+    u: Tensor, a: Tensor, c: Tensor, step: Tensor, recent: Tensor, memory: Tensor, position: int, F: int, n_poles: int
+) -> Tensor:
     """(N, F, M); arguments as ``stream_power`` (power.py), which moves ``recent`` and ``memory`` on in place."""
     (N, L), M = u.shape, a.shape[1] // 2
     if L == 0:

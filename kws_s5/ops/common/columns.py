@@ -89,10 +89,15 @@ def columnwise(kinds: str):
                     builder.store(zeros(kind), slot)
                 with cgutils.for_range(builder, builder.sub(last, first)) as loop:
                     row = builder.add(first, loop.index)
-                    rows = {k: builder.add(here[k], builder.mul(row, strides[k]))
-                            for k, letter in enumerate(kinds) if letter == "r"}
-                    values = [fixed[k] if k in fixed else builder.load(sums[k]) if k in sums
-                              else load(builder, rows[k], kind) for k in range(len(kinds))]
+                    rows = {
+                        k: builder.add(here[k], builder.mul(row, strides[k]))
+                        for k, letter in enumerate(kinds)
+                        if letter == "r"
+                    }
+                    values = [
+                        fixed[k] if k in fixed else builder.load(sums[k]) if k in sums else load(builder, rows[k], kind)
+                        for k in range(len(kinds))
+                    ]
                     for k, value in expression(*(Vector(builder, value) for value in values)).items():
                         if k in sums:
                             builder.store(value.value, sums[k])

@@ -30,8 +30,9 @@ def fits(scale: float | Tensor, *parameters: Tensor) -> bool:
     return plain and not (torch.overrides.has_torch_function(parameters) or torch._C._are_functorch_transforms_active())
 
 
-def hold(Lambda_re: Tensor, Lambda_im: Tensor, log_step: Tensor, scale: float | Tensor, B: Tensor | None = None
-         ) -> tuple[Tensor, Tensor]:
+def hold(
+    Lambda_re: Tensor, Lambda_im: Tensor, log_step: Tensor, scale: float | Tensor, B: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Lambda_bar (..., 2P) and gamma (..., 2P), or B_bar (2P, H) instead of gamma; all float32.
 
     Args:
@@ -45,8 +46,9 @@ def hold(Lambda_re: Tensor, Lambda_im: Tensor, log_step: Tensor, scale: float | 
 
 class _Hold(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, Lambda_re: Tensor, Lambda_im: Tensor, log_step: Tensor, scale: float | Tensor,
-                B: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, Lambda_re: Tensor, Lambda_im: Tensor, log_step: Tensor, scale: float | Tensor, B: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         Delta = log_step[:, 0].double().exp() * (scale[..., None] if isinstance(scale, Tensor) else scale)  # (..., P)
         Lambda = torch.complex(Lambda_re.double(), Lambda_im.double())  # (P,)
         z = Lambda * Delta

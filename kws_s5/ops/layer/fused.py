@@ -89,8 +89,9 @@ class _FusedLayer(torch.autograd.Function):
 class _Layer:
     """One call on one batch: what forward and backward share."""
 
-    def __init__(self, x: Tensor, weights: Weights, options: Options, *,
-                 known: tuple[Tensor, ...] | None = None) -> None:
+    def __init__(
+        self, x: Tensor, weights: Weights, options: Options, *, known: tuple[Tensor, ...] | None = None
+    ) -> None:
         """known: mean and variance of each norm, if this is not the first call."""
         weights = Weights(*(t if t is None else t.contiguous() for t in vars(weights).values()))
         self.x, self.w, self.o = x.contiguous(), weights, options
@@ -98,18 +99,33 @@ class _Layer:
         self.P2 = len(weights.Lambda_bar)
         self.both = weights.C.shape[1] == 2 * self.P2
         self.products: Products = options.products if has_amx() else "full"
-        self.form = Form(self.N, self.L, torch.get_num_threads(), self.H, self.P2, self.both, options.gate_y,
-                         self.products, options.lengths is not None, tuple(m is not None for m in options.masks),
-                         weights.y_scale is not None)
+        self.form = Form(
+            self.N,
+            self.L,
+            torch.get_num_threads(),
+            self.H,
+            self.P2,
+            self.both,
+            options.gate_y,
+            self.products,
+            options.lengths is not None,
+            tuple(m is not None for m in options.masks),
+            weights.y_scale is not None,
+        )
         self.programs = programs(self.form)
         self.items = len(self.programs.memory.items)
         w, one = self.w, torch.ones_like(self.w.D)
         self.C = [C.contiguous() for C in w.C.split(self.P2, 1)]
         self.places: dict[str, Tensor] = {
-            "x": self.x, "Lambda": w.Lambda_bar, "D": w.D, "b": w.b, "zeros": x.new_zeros(filled(max(self.H, self.P2))),
+            "x": self.x,
+            "Lambda": w.Lambda_bar,
+            "D": w.D,
+            "b": w.b,
+            "zeros": x.new_zeros(filled(max(self.H, self.P2))),
             "mask0": one if options.masks[0] is None else options.masks[0],
             "mask1": one if options.masks[1] is None else options.masks[1],
-            "last": x.new_empty(self.items, self.P2)}
+            "last": x.new_empty(self.items, self.P2),
+        }
         given = known or options.statistics
         self.statistics: tuple[Tensor, ...] = given[:2] if given else self._moments("x")
         self._place_norm("", self.statistics, w.scale, w.bias)
@@ -139,11 +155,20 @@ class _Layer:
         dx = fresh(self.x.shape, self.x)
         matrices = {"dW": w.W, "dB": w.B_bar, **{f"dC{i}": C for i, C in enumerate(self.C)}}
         sums = {name: new(self.items, filled(m.shape[0]), filled(m.shape[1])) for name, m in matrices.items()}
-        sums |= {name: torch.zeros(self.items, n, width, dtype=torch.float64)
-                 for name, n, width in (("db", 1, H), ("sums", 3, H), ("y_sums", 2, H), ("dLambda", 1, P2))}
+        sums |= {
+            name: torch.zeros(self.items, n, width, dtype=torch.float64)
+            for name, n, width in (("db", 1, H), ("sums", 3, H), ("y_sums", 2, H), ("dLambda", 1, P2))
+        }
         self.places |= {"G": G, "y": self.y, "dy": dx, **sums}
-        self._pack({"B": w.B_bar, "W": w.W, "W_back": w.W.T, "B_back": w.B_bar.T,
-                    **{f"C{i}_back": C.T for i, C in enumerate(self.C)}})
+        self._pack(
+            {
+                "B": w.B_bar,
+                "W": w.W,
+                "W_back": w.W.T,
+                "B_back": w.B_bar.T,
+                **{f"C{i}_back": C.T for i, C in enumerate(self.C)},
+            }
+        )
         for i, start in enumerate(self.starts):
             edges = new(self.N * self.form.shape.n_tiles, P2)
             self.places |= {f"start{i}": start, f"g{i}": edges}
@@ -165,8 +190,12 @@ class _Layer:
         """Puts a norm's numbers where programs look for them; name: "", or "y_" for the one behind the SSM."""
         mean, var = statistics
         inverse = torch.rsqrt(var + EPSILON)
-        self.places |= {f"{name}mean": mean, f"{name}inverse": inverse, f"{name}gain": scale * inverse,
-                        f"{name}bias": bias}
+        self.places |= {
+            f"{name}mean": mean,
+            f"{name}inverse": inverse,
+            f"{name}gain": scale * inverse,
+            f"{name}bias": bias,
+        }
 
     def _place_y_norm(self, statistics: tuple[Tensor, ...]) -> None:
         self.statistics += statistics

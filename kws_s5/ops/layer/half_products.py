@@ -89,8 +89,9 @@ def _emit_turn(context, builder, signature, args):
             upper, lower = rows[i], rows[i | far]
             first = [lane if not lane & far else 16 + lane - far for lane in range(16)]
             second = [lane + far if not lane & far else 16 + lane for lane in range(16)]
-            rows[i], rows[i | far] = (builder.shuffle_vector(upper, lower, ir.Constant(BITS, mask))
-                                      for mask in (first, second))
+            rows[i], rows[i | far] = (
+                builder.shuffle_vector(upper, lower, ir.Constant(BITS, mask)) for mask in (first, second)
+            )
     for k, row in enumerate(rows):
         place = builder.add(out, builder.mul(out_stride, number(k)))
         builder.store(row, builder.inttoptr(place, BITS.as_pointer()), align=4)

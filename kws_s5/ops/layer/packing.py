@@ -36,8 +36,11 @@ def pack(matrices: list[Tensor], products: Products) -> list[Tensor]:
             continue
         turned = not m.is_contiguous() and m.T.is_contiguous()
         m = m if turned else m.contiguous()
-        packed = torch.empty(O // BLOCK, K // BLOCK, 2, 16, 32, dtype=torch.bfloat16) if half else \
-            m.new_empty(O // LANES, K, LANES)
+        packed = (
+            torch.empty(O // BLOCK, K // BLOCK, 2, 16, 32, dtype=torch.bfloat16)
+            if half
+            else m.new_empty(O // LANES, K, LANES)
+        )
         table += [m.data_ptr(), packed.data_ptr(), O, K, half, turned]
         found.append(packed)
         kept.append(m)

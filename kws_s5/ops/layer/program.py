@@ -138,8 +138,9 @@ class Program:
         """(height, width) numbers of ``size`` bytes for each item."""
         return Operand(name, by_item=height * width * size, stride=width * size)
 
-    def add(self, operation: int, size: int, *operands: Operand, numbers: tuple[int, int] = (0, 0),
-            part: int = kernel.ALL) -> None:
+    def add(
+        self, operation: int, size: int, *operands: Operand, numbers: tuple[int, int] = (0, 0), part: int = kernel.ALL
+    ) -> None:
         """The next step."""
         assert len(operands) <= kernel.MOST and self._ready is None
         self._steps.append(((operation, part, size, *numbers, len(operands)), operands))
@@ -153,9 +154,22 @@ class Program:
         steps = table.copy()
         steps[slots] = addresses[chosen] + offsets
         items, shape = memory.items, memory.shape
-        job = np.array([0, len(items), shape.L, shape.n_tiles, 0 if lengths is None else lengths.data_ptr(), backward,
-                        len(self._steps), items.ctypes.data, steps.ctypes.data, scratch.data_ptr(), memory.size],
-                       np.int64)
+        job = np.array(
+            [
+                0,
+                len(items),
+                shape.L,
+                shape.n_tiles,
+                0 if lengths is None else lengths.data_ptr(),
+                backward,
+                len(self._steps),
+                items.ctypes.data,
+                steps.ctypes.data,
+                scratch.data_ptr(),
+                memory.size,
+            ],
+            np.int64,
+        )
         run_parallel(kernel.compiled(memory.products == "half"), job, len(items))
 
     def _compiled(self) -> tuple:

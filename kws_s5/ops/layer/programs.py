@@ -110,16 +110,33 @@ class Programs:
         """From the output's gradient to that of the norm behind the SSM, at ``dy``."""
         p, H = Program(self.memory), self.form.H
         self._output_gradient(p, self._normalised(p))
-        p.add(NORM_SUMS, H, self.memory.scratch("dy", H), p.rows("y", H), p.row("y_mean"), p.row("y_inverse"),
-              *_parts("y_sums", H, 2))
+        p.add(
+            NORM_SUMS,
+            H,
+            self.memory.scratch("dy", H),
+            p.rows("y", H),
+            p.row("y_mean"),
+            p.row("y_inverse"),
+            *_parts("y_sums", H, 2),
+        )
         return p
 
     def _y_norm_gradient(self) -> Program:
         """That norm's own gradient, in place. Padding took no part in its statistics."""
         p, H = Program(self.memory), self.form.H
         dy, zeros = p.rows("dy", H), p.row("zeros")
-        p.add(NORM_GRADIENT, H, dy, zeros, p.rows("y", H), p.row("y_mean"), p.row("y_gain"), p.row("y_slope"),
-              p.row("y_offset"), part=self.valid)
+        p.add(
+            NORM_GRADIENT,
+            H,
+            dy,
+            zeros,
+            p.rows("y", H),
+            p.row("y_mean"),
+            p.row("y_gain"),
+            p.row("y_slope"),
+            p.row("y_offset"),
+            part=self.valid,
+        )
         if self.form.padded:
             p.add(AFFINE, H, dy, dy, zeros, p.row("y_gain"), zeros, part=PADDING)
         return p
@@ -144,8 +161,20 @@ class Programs:
             p.add(ADD, P2, dv, p.rows("dv", P2))
         p.add(OUTER, P2, dv, u, p.sums("dB", filled(H), filled(P2)), self.work, numbers=(H, 0))
         self._product(p, dv, "B_back", du, P2, H)
-        p.add(INPUT_GRADIENT, H, p.rows("dy", H), du, dy, p.row("D"), u, p.rows("x", H), p.row("mean"),
-              p.row("inverse"), *_parts("sums", H, 3), part=self.valid)
+        p.add(
+            INPUT_GRADIENT,
+            H,
+            p.rows("dy", H),
+            du,
+            dy,
+            p.row("D"),
+            u,
+            p.rows("x", H),
+            p.row("mean"),
+            p.row("inverse"),
+            *_parts("sums", H, 3),
+            part=self.valid,
+        )
         if form.padded:
             p.add(CLEAR, H, p.rows("dy", H), part=PADDING)
         return p
@@ -154,8 +183,18 @@ class Programs:
         """The norm's own gradient, and that of the residual."""
         p, H = Program(self.memory), self.form.H
         out, G = p.rows("dy", H), p.rows("G", H)
-        p.add(NORM_GRADIENT, H, out, G, p.rows("x", H), p.row("mean"), p.row("gain"), p.row("slope"), p.row("offset"),
-              part=self.valid)
+        p.add(
+            NORM_GRADIENT,
+            H,
+            out,
+            G,
+            p.rows("x", H),
+            p.row("mean"),
+            p.row("gain"),
+            p.row("slope"),
+            p.row("offset"),
+            part=self.valid,
+        )
         if self.form.padded:
             p.add(COPY, H, out, G, part=PADDING)
         return p
@@ -169,8 +208,16 @@ class Programs:
             p.add(CLEAR, H, u, part=PADDING)
         self._product(p, u, "B", xs, H, P2)
         start = p.tiles(f"start{direction}", P2)
-        p.add(SCAN, P2 // 2, p.row("Lambda"), xs, start, xs, p.sums("last", P2),
-              numbers=(start.by_tile if keep else 0, direction))
+        p.add(
+            SCAN,
+            P2 // 2,
+            p.row("Lambda"),
+            xs,
+            start,
+            xs,
+            p.sums("last", P2),
+            numbers=(start.by_tile if keep else 0, direction),
+        )
         return u
 
     def _readout(self, p: Program, direction: int) -> Operand:
@@ -188,8 +235,9 @@ class Programs:
         """The layer's output from y and h = GELU(y)."""
         H, z = self.form.H, self.memory.scratch("z", self.form.H)
         self._product(p, h, "W", z, H, H)
-        p.add(COMBINE, H, p.rows("out", H), p.rows("x", H), y if self.form.gate_y else h, z, p.row("b"),
-              self._mask(p, 1))
+        p.add(
+            COMBINE, H, p.rows("out", H), p.rows("x", H), y if self.form.gate_y else h, z, p.row("b"), self._mask(p, 1)
+        )
 
     def _begin_gradient(self, p: Program, *, first: bool) -> None:
         """The gradient of y at scratch "dy": worked out by the first direction, unless a norm had it done before."""
@@ -205,23 +253,50 @@ class Programs:
         h, z, dz, dvalue, dy = (self.memory.scratch(name, H) for name in ("h", "z", "dz", "dvalue", "dy"))
         p.add(ACTIVATE_AGAIN, H, y, self._mask(p, 0), h)
         self._product(p, h, "W", z, H, H)
-        p.add(GATE_GRADIENT, H, p.rows("G", H), y if form.gate_y else h, z, p.row("b"), self._mask(p, 1), dz, dvalue,
-              p.sums("db", H, size=8))
+        p.add(
+            GATE_GRADIENT,
+            H,
+            p.rows("G", H),
+            y if form.gate_y else h,
+            z,
+            p.row("b"),
+            self._mask(p, 1),
+            dz,
+            dvalue,
+            p.sums("db", H, size=8),
+        )
         p.add(OUTER, H, dz, h, p.sums("dW", filled(H), filled(H)), self.work, numbers=(H, 0))
         self._product(p, dz, "W_back", z, H, H)
-        p.add(GELU_GRADIENT_DIRECT if form.gate_y else GELU_GRADIENT, H, dy, p.rows("dy", H), y, self._mask(p, 0), z,
-              dvalue)
+        p.add(
+            GELU_GRADIENT_DIRECT if form.gate_y else GELU_GRADIENT,
+            H,
+            dy,
+            p.rows("dy", H),
+            y,
+            self._mask(p, 0),
+            z,
+            dvalue,
+        )
 
     def _state_gradient(self, p: Program, direction: int) -> Operand:
         """The gradient of the drive through one direction's states, at scratch "dxs"; those of C and Lambda_bar."""
         H, P2 = self.form.H, self.form.P2
         dy, xs, dxs = (self.memory.scratch(name, n) for name, n in (("dy", H), ("xs", P2), ("dxs", P2)))
         self._product(p, dy, f"C{direction}_back", dxs, H, P2)
-        p.add(OUTER, H, dy, xs, p.sums(f"dC{direction}", filled(P2), filled(H)), self.work,
-              numbers=(P2, 0))
+        p.add(OUTER, H, dy, xs, p.sums(f"dC{direction}", filled(P2), filled(H)), self.work, numbers=(P2, 0))
         g = p.tiles(f"g{direction}", P2)
-        p.add(ADJOINT, P2 // 2, p.row("Lambda"), dxs, xs, p.tiles(f"start{direction}", P2), g, p.sums("last", P2),
-              p.sums("dLambda", P2, size=8), numbers=(g.by_tile, 1 - direction))
+        p.add(
+            ADJOINT,
+            P2 // 2,
+            p.row("Lambda"),
+            dxs,
+            xs,
+            p.tiles(f"start{direction}", P2),
+            g,
+            p.sums("last", P2),
+            p.sums("dLambda", P2, size=8),
+            numbers=(g.by_tile, 1 - direction),
+        )
         return dxs
 
     def _product(self, p: Program, a: Operand, weight: str, out: Operand, K: int, O: int) -> None:

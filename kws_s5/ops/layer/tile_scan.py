@@ -142,5 +142,3 @@ def scan(typingctx, a, start, v, v_step, xs, x_step, rows, P, end):
 def adjoint(typingctx, a, g, dxs, d_step, xs, x_step, start, dv, dv_step, rows, P, end, sums):
     """See the head of this file."""
     return types.void(*[types.int64] * 13), _emit_adjoint
-
-

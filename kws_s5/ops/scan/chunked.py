@@ -45,8 +45,9 @@ def chunked_adjoint(
     where the first scan starts."""
     directions = ("forward", "backward") if direction == "both" else (direction,)
     gs, factors, start = [], [], initial
-    for states, grad, one in zip(xs.chunk(len(directions), -1), grad_xs.chunk(len(directions), -1), directions,
-                                 strict=True):
+    for states, grad, one in zip(
+        xs.chunk(len(directions), -1), grad_xs.chunk(len(directions), -1), directions, strict=True
+    ):
         gs.append(_ChunkedScan.apply(_conj(Lambda_bar), grad.contiguous(), None, one == "forward"))  # (N, L, 2P)
         if needs_Lambda:
             factors.append(_gradient_of_factor(Lambda_bar, states, start, gs[-1], one == "backward"))
@@ -85,9 +86,7 @@ class _ChunkedScan(torch.autograd.Function):
         return grad_Lambda, g, grad_initial, None
 
 
-def _gradient_of_factor(
-    Lambda_bar: Tensor, xs: Tensor, initial: Tensor | None, g: Tensor, backward: bool
-) -> Tensor:
+def _gradient_of_factor(Lambda_bar: Tensor, xs: Tensor, initial: Tensor | None, g: Tensor, backward: bool) -> Tensor:
     """Sum of g_k conj(previous state) over every step that used the factor, in the shape of ``Lambda_bar``."""
     start = torch.zeros_like(xs[:, :1]) if initial is None else initial[:, None]  # (N, 1, 2P)
     before = torch.cat([xs[:, 1:], start], 1) if backward else torch.cat([start, xs[:, :-1]], 1)

@@ -31,7 +31,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
             soundfile.write(root / word / f"s{i}_nohash_0.wav", sound, 8000)
     for name, speaker in (("validation", 6), ("testing", 7)):
         (root / f"{name}_list.txt").write_text(
-            "".join(f"{word}/s{speaker}_nohash_0.wav\n" for word in ("lights_on", "stop", "other")))
+            "".join(f"{word}/s{speaker}_nohash_0.wav\n" for word in ("lights_on", "stop", "other"))
+        )
     return root
 
 
@@ -43,7 +44,7 @@ def test_every_voice_says_every_word_in_training_only(root: Path) -> None:
     plain, more = build(config(root)), build(config(root, **VOICES))
     assert more.labels == plain.labels and more.validation.ids == plain.validation.ids
     assert more.test.ids == plain.test.ids and more.train.ids[: len(plain.train)] == plain.train.ids
-    added = more.train.ids[len(plain.train):]
+    added = more.train.ids[len(plain.train) :]
     assert len(added) == len(set(added)) == 4 * 2 * 2 and all(id.startswith("synthetic: ") for id in added)
     for i in range(len(plain.train), len(more.train)):
         word, name = more.train.ids[i].removeprefix("synthetic: ").split("/")
@@ -60,8 +61,11 @@ def test_an_underscore_is_read_as_a_space() -> None:
 
 def test_other_words_of_the_folder_are_unknown_when_that_is_a_class(root: Path) -> None:
     splits = build(config(root, unknown=True, unknown_share=1.0, **VOICES))
-    words = {id.split("/")[0] for id, y in zip(splits.train.ids, splits.train.targets, strict=True)
-             if id.startswith("synthetic") and splits.labels[y] == "_unknown_"}
+    words = {
+        id.split("/")[0]
+        for id, y in zip(splits.train.ids, splits.train.targets, strict=True)
+        if id.startswith("synthetic") and splits.labels[y] == "_unknown_"
+    }
     assert words == {"synthetic: other"}
 
 
@@ -78,9 +82,9 @@ def test_without_other_words_some_of_our_own_stand_for_unknown(root: Path, tmp_p
 def test_people_talk_as_unknown_in_training_only(root: Path, tmp_path: Path) -> None:
     plain = build(config(root, unknown=True, unknown_share=1.0))
     more = build(config(root, unknown=True, unknown_share=1.0, added_talk=3))
-    added = more.train.ids[len(plain.train):]
+    added = more.train.ids[len(plain.train) :]
     assert more.test.ids == plain.test.ids and len(added) == 18 and all(id.startswith("synthetic: _un") for id in added)
-    assert {more.labels[y] for y in more.train.targets[len(plain.train):]} == {"_unknown_"}
+    assert {more.labels[y] for y in more.train.targets[len(plain.train) :]} == {"_unknown_"}
     more.train.set_epoch(1)
     first = [more.train[i].x for i in range(len(plain.train), len(more.train))]
     more.train.set_epoch(2)  # longer than a second: other windows in every epoch
@@ -100,11 +104,18 @@ def test_talk_alone_can_be_the_class_unknown(root: Path, tmp_path: Path) -> None
 def test_other_accents_sound_different(root: Path) -> None:
     english, german = (build(config(root, accents=accents, **VOICES)).train for accents in ((), ("de",)))
     assert len(english) == len(german) and not any(
-        np.array_equal(english[i].x.numpy(), german[i].x.numpy()) for i in range(len(english) - 16, len(english)))
+        np.array_equal(english[i].x.numpy(), german[i].x.numpy()) for i in range(len(english) - 16, len(english))
+    )
 
 
-@pytest.mark.parametrize(("options", "told"), [({"added_voices": 2}, "3 to"), ({"added_voices": 10**6}, "at most"),
-                                               ({"added_voices": 4, "accents": ("xx-zz",)}, "xx-zz")])
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"added_voices": 2}, "3 to"),
+        ({"added_voices": 10**6}, "at most"),
+        ({"added_voices": 4, "accents": ("xx-zz",)}, "xx-zz"),
+    ],
+)
 def test_what_cannot_be_is_told_in_one_line(root: Path, options: dict, told: str) -> None:
     with pytest.raises(UserError, match=told) as error:
         build(config(root, **options))
@@ -121,11 +132,18 @@ def test_without_a_recorded_room_noise_stands_for_silence_in_training(root: Path
     assert any("made-up noise" in note for note in splits.report["notes"])
 
 
-@pytest.mark.parametrize(("words", "options", "told"), [
-    (("\u662f", "stop"), {}, "cannot be read in English"), (("two", "too"), {}, "sound the same"),
-    (("two", "stop"), {"rate": 500.0}, "2,000"), (("two", "stop"), {"accents": ("de", "de")}, "repetitions")])
-def test_words_that_cannot_be_taught_by_voices_are_refused(root: Path, tmp_path: Path, words: tuple, options: dict,
-                                                           told: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "options", "told"),
+    [
+        (("\u662f", "stop"), {}, "cannot be read in English"),
+        (("two", "too"), {}, "sound the same"),
+        (("two", "stop"), {"rate": 500.0}, "2,000"),
+        (("two", "stop"), {"accents": ("de", "de")}, "repetitions"),
+    ],
+)
+def test_words_that_cannot_be_taught_by_voices_are_refused(
+    root: Path, tmp_path: Path, words: tuple, options: dict, told: str
+) -> None:
     for word in words:
         (tmp_path / word).symlink_to(root / "stop")
     with pytest.raises(UserError, match=told) as error:
@@ -136,15 +154,17 @@ def test_words_that_cannot_be_taught_by_voices_are_refused(root: Path, tmp_path:
 def test_a_filler_that_sounds_like_a_keyword_is_left_out(root: Path, tmp_path: Path) -> None:
     for word in ("Cat", "Dog", "treee"):
         (tmp_path / word).symlink_to(root / "stop")
-    splits = build(KeywordData(root=str(tmp_path), cache=str(root.parent / "cache"), unknown=True, unknown_share=1.0,
-                               **VOICES))
+    splits = build(
+        KeywordData(root=str(tmp_path), cache=str(root.parent / "cache"), unknown=True, unknown_share=1.0, **VOICES)
+    )
     said = {id.split("/")[0].removeprefix("synthetic: ") for id in splits.train.ids if id.startswith("synthetic: ")}
     assert {"Cat", "Dog", "bed"} < said and not {"cat", "dog"} & said
 
 
 def test_a_damaged_cache_is_told(root: Path, tmp_path: Path) -> None:
-    wanted = KeywordData(root=str(root), cache=str(tmp_path / "cache"), words=("lights_on", "stop"), unknown=True,
-                         added_talk=3)
+    wanted = KeywordData(
+        root=str(root), cache=str(tmp_path / "cache"), words=("lights_on", "stop"), unknown=True, added_talk=3
+    )
     build(wanted)
     for path in (tmp_path / "cache").glob("talk-*/_unknown_/*.wav"):
         path.write_bytes(b"")

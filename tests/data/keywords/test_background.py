@@ -42,20 +42,25 @@ def test_recordings_whose_text_holds_a_keyword_are_left_out(tmp_path: Path) -> N
 
 def test_word_times_keep_the_recording_and_mark_the_keyword(tmp_path: Path) -> None:
     table = "file\ttext\na/two.wav\tso yes indeed\n"
-    words = ("file\tword\tstart\tend\na/two.wav\tso\t0.1\t0.4\na/two.wav\tYES\t0.5\t0.9\na/two.wav\tindeed\t0.9\t1.9\n"
-             "a/two.wav\tknow\t1.9\t2.0\n")
+    words = (
+        "file\tword\tstart\tend\na/two.wav\tso\t0.1\t0.4\na/two.wav\tYES\t0.5\t0.9\na/two.wav\tindeed\t0.9\t1.9\n"
+        "a/two.wav\tknow\t1.9\t2.0\n"
+    )
     talk, _ = read_background(folder(tmp_path, transcripts=table, words=words), ["yes", "no"], RATE)
     two = next(t for t in talk if len(t.samples) == 2 * RATE)
     assert two.said == ((0.5, 0.9),)
     assert two.places == ((0.1, 0.4),)  # a second-long word is no fragment that could be a command
 
 
-@pytest.mark.parametrize(("transcripts", "words", "message"), [
-    ("name\ttext\n", "", "no column 'file'"),
-    ("", "file\tword\tstart\tend\na/one.wav\tno\tsoon\t1\n", "numbers of seconds"),
-    ("", "file\tword\tstart\tend\na/one.wav\tno\t2\t1\n", "no stretch of time"),
-    ("file\ttext\na/one.wav\tno\na/two.wav\tno\nthree.wav\tno\n", "", "3 hold a keyword"),
-])
+@pytest.mark.parametrize(
+    ("transcripts", "words", "message"),
+    [
+        ("name\ttext\n", "", "no column 'file'"),
+        ("", "file\tword\tstart\tend\na/one.wav\tno\tsoon\t1\n", "numbers of seconds"),
+        ("", "file\tword\tstart\tend\na/one.wav\tno\t2\t1\n", "no stretch of time"),
+        ("file\ttext\na/one.wav\tno\na/two.wav\tno\nthree.wav\tno\n", "", "3 hold a keyword"),
+    ],
+)
 def test_mistakes_are_told_in_one_line(tmp_path: Path, transcripts: str, words: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         read_background(folder(tmp_path, transcripts=transcripts, words=words), ["no"], RATE)

@@ -24,8 +24,19 @@ def speakers(word: str, n: int) -> list[str]:
 
 
 def test_words_speakers_and_noise_are_found(tmp_path: Path) -> None:
-    fill(tmp_path, *speakers("yes", 30), *speakers("no", 30), "_background_noise_/tap.wav", "README.md", "yes/a.txt",
-         "yes/.hidden.wav", ".git/x.wav", "yes/LOUD.WAV", "yes/b.m4a", "yes/sub/c.wav")
+    fill(
+        tmp_path,
+        *speakers("yes", 30),
+        *speakers("no", 30),
+        "_background_noise_/tap.wav",
+        "README.md",
+        "yes/a.txt",
+        "yes/.hidden.wav",
+        ".git/x.wav",
+        "yes/LOUD.WAV",
+        "yes/b.m4a",
+        "yes/sub/c.wav",
+    )
     found = scan(tmp_path)
     assert found.words == ("no", "yes") and [clip.id for clip in found.noises] == ["_background_noise_/tap.wav"]
     assert Counter(clip.word for clip in found.clips) == {"no": 60, "yes": 61}
@@ -42,8 +53,9 @@ def test_every_recording_is_listed_once_in_a_stable_order(tmp_path: Path) -> Non
 
 def test_official_lists_are_read_with_another_suffix_and_line_ends(tmp_path: Path) -> None:
     fill(tmp_path, *[name.replace(".wav", ".flac") for name in speakers("yes", 3) + speakers("no", 3)])
-    (tmp_path / "validation_list.txt").write_bytes(b"\xef\xbb\xbfyes/0000_nohash_0.wav\r\n"
-                                                   b"no\\0000_nohash_0.wav\r\n\r\n")
+    (tmp_path / "validation_list.txt").write_bytes(
+        b"\xef\xbb\xbfyes/0000_nohash_0.wav\r\nno\\0000_nohash_0.wav\r\n\r\n"
+    )
     (tmp_path / "testing_list.txt").write_text("./yes/0001_nohash_0.wav\n")
     found = scan(tmp_path)
     assert found.rule == "official lists"
@@ -51,10 +63,14 @@ def test_official_lists_are_read_with_another_suffix_and_line_ends(tmp_path: Pat
     assert shared_speakers(found.clips) == ["0000", "0001"]  # told, because these lists do not hold speakers out
 
 
-@pytest.mark.parametrize(("validation", "testing", "told"), [
-    (b"yes/0000_nohash_0.wav", b"yes/0000_nohash_0.flac", "both"), (b"maybe/x.wav", b"", "no entry"),
-    (b"\xff\xfe\x00", b"", "UTF-8"),
-])
+@pytest.mark.parametrize(
+    ("validation", "testing", "told"),
+    [
+        (b"yes/0000_nohash_0.wav", b"yes/0000_nohash_0.flac", "both"),
+        (b"maybe/x.wav", b"", "no entry"),
+        (b"\xff\xfe\x00", b"", "UTF-8"),
+    ],
+)
 def test_contradictory_lists_are_refused(tmp_path: Path, validation: bytes, testing: bytes, told: str) -> None:
     fill(tmp_path, *speakers("yes", 3))
     (tmp_path / "validation_list.txt").write_bytes(validation)
@@ -67,6 +83,7 @@ def test_contradictory_lists_are_refused(tmp_path: Path, validation: bytes, test
 @given(st.binary(max_size=300))
 def test_lists_of_any_bytes_are_read_or_refused(content: bytes) -> None:
     import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         root = fill(Path(folder), *speakers("yes", 4))
         (root / "testing_list.txt").write_bytes(content)
@@ -76,11 +93,16 @@ def test_lists_of_any_bytes_are_read_or_refused(content: bytes) -> None:
             assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize(("names", "told"), [
-    ((), "no recordings"), (("a.wav",), "no word folders"),
-    (("train/yes/a.wav", "test/yes/b.wav"), "ready-made splits"),
-    (("yes/a.txt",), "no recordings"), (("_background_noise_/a.wav",), "no recordings"),
-])
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ((), "no recordings"),
+        (("a.wav",), "no word folders"),
+        (("train/yes/a.wav", "test/yes/b.wav"), "ready-made splits"),
+        (("yes/a.txt",), "no recordings"),
+        (("_background_noise_/a.wav",), "no recordings"),
+    ],
+)
 def test_folders_without_words_say_what_to_do(tmp_path: Path, names: tuple[str, ...], told: str) -> None:
     with pytest.raises(UserError, match=told):
         scan(fill(tmp_path, *names))

@@ -74,7 +74,7 @@ def test_seconds_are_counted_at_each_clips_rate(root: Path) -> None:
     for i in range(len(whole)):
         short, long = whole[i].x, splits.train[i].x
         if len(short) < len(long):  # padded with zeros at the end
-            assert torch.equal(long[: len(short)], short) and not long[len(short):].any()
+            assert torch.equal(long[: len(short)], short) and not long[len(short) :].any()
 
 
 def test_longer_clips_are_cut_at_random_in_training_and_in_the_middle_otherwise(root: Path) -> None:
@@ -87,13 +87,13 @@ def test_longer_clips_are_cut_at_random_in_training_and_in_the_middle_otherwise(
     for epoch in range(8):
         a.train.set_epoch(epoch)
         x, full = a.train[i].x, whole.train[i].x
-        starts = [k for k in range(len(full) - len(x) + 1) if torch.equal(full[k: k + len(x)], x)]
+        starts = [k for k in range(len(full) - len(x) + 1) if torch.equal(full[k : k + len(x)], x)]
         seen.add(starts[0])
     assert len(seen) > 4
     j = int(np.argmax(whole.test.lengths / whole.test.rates))
     x, full = a.test[j].x, whole.test[j].x
     start = (len(full) - len(x)) // 2
-    assert torch.equal(x, full[start: start + len(x)])
+    assert torch.equal(x, full[start : start + len(x)])
 
 
 def test_the_12_class_layout_has_words_then_unknown_then_silence(root: Path) -> None:
@@ -105,8 +105,9 @@ def test_the_12_class_layout_has_words_then_unknown_then_silence(root: Path) -> 
     targets = splits.train.targets
     unknown = [id for id, y in zip(splits.train.ids, targets, strict=True) if y == 2]
     assert all(id.split("/")[0] in ("cat", "dog") for id in unknown)
-    assert made(root, words=("yes", "no"), unknown=True, unknown_share=1.0).report["clips"]["train"]["_unknown_"] \
-        == sum(made(root).report["clips"]["train"][word] for word in ("cat", "dog"))
+    assert made(root, words=("yes", "no"), unknown=True, unknown_share=1.0).report["clips"]["train"][
+        "_unknown_"
+    ] == sum(made(root).report["clips"]["train"][word] for word in ("cat", "dog"))
 
 
 def test_choices_depend_on_the_seed_alone_and_are_written_down(root: Path) -> None:
@@ -166,9 +167,14 @@ def test_words_keep_their_order_and_the_official_set_its_own() -> None:
     assert labels(KeywordData(), ["b", "a"], WORDS_35) == ("a", "b")
 
 
-@pytest.mark.parametrize(("options", "told"), [
-    ({"words": ("yes", "maybe")}, "maybe"), ({"words": ("yes",)}, "one class"), ({"unknown": True}, "other words"),
-])
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"words": ("yes", "maybe")}, "maybe"),
+        ({"words": ("yes",)}, "one class"),
+        ({"unknown": True}, "other words"),
+    ],
+)
 def test_impossible_classes_are_refused(root: Path, options: dict[str, object], told: str) -> None:
     with pytest.raises(UserError, match=told):
         made(root, **options)

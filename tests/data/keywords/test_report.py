@@ -11,8 +11,9 @@ import soundfile
 from kws_s5.data import cli
 
 
-def record(path: Path, seed: int, *, seconds: float = 0.5, rate: int = 16000, level: float = 0.3,
-           channels: int = 1) -> None:
+def record(
+    path: Path, seed: int, *, seconds: float = 0.5, rate: int = 16000, level: float = 0.3, channels: int = 1
+) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     x = level * np.random.default_rng(seed).uniform(-1, 1, (round(seconds * rate), channels))
     soundfile.write(path, x, rate)
@@ -47,13 +48,28 @@ def test_a_clean_folder_has_nothing_to_mend(root: Path, capsys: pytest.CaptureFi
     assert row["clips"] == 60 == row["train"] + row["validation"] + row["test"] and row["unreadable"] == 0
 
 
-@pytest.mark.parametrize(("kind", "level"), [
-    ("unreadable", "problem"), ("silent", "problem"), ("two_words", "problem"), ("two_splits", "problem"),
-    ("duplicate", "advice"), ("clipped", "advice"), ("short", "advice"), ("long", "advice"), ("rates", "advice"),
-    ("channels", "advice"), ("few", "advice"), ("imbalance", "advice"), ("noise", "advice"), ("folder", "advice"),
-])
-def test_every_fault_is_found_told_and_weighed(root: Path, kind: str, level: str,
-                                               capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "level"),
+    [
+        ("unreadable", "problem"),
+        ("silent", "problem"),
+        ("two_words", "problem"),
+        ("two_splits", "problem"),
+        ("duplicate", "advice"),
+        ("clipped", "advice"),
+        ("short", "advice"),
+        ("long", "advice"),
+        ("rates", "advice"),
+        ("channels", "advice"),
+        ("few", "advice"),
+        ("imbalance", "advice"),
+        ("noise", "advice"),
+        ("folder", "advice"),
+    ],
+)
+def test_every_fault_is_found_told_and_weighed(
+    root: Path, kind: str, level: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     yes = root / "yes"
     new = yes / "0000_nohash_9.wav"
     match kind:
@@ -132,7 +148,8 @@ def test_names_without_speakers_and_shared_speakers_are_told(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("folder", ["gone", "empty", "flat"])
 def test_folders_that_cannot_be_read_end_with_one_line_and_status_2(
-        tmp_path: Path, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path: Path, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").mkdir()
     record(tmp_path / "flat" / "a.wav", 0)
     assert cli.main([str(tmp_path / folder)]) == 2

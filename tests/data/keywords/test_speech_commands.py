@@ -74,8 +74,10 @@ def test_fetch_leaves_the_data_set_and_nothing_else(release, tmp_path):
 
 
 def test_processes_that_start_at_once_fetch_once(release, tmp_path):
-    script = ("import sys; from kws_s5.data.keywords import speech_commands as sc;"
-              "sc.RELEASES['v0.02'] = sc.Release(*sys.argv[1:3]); sc.fetch(sys.argv[3])")
+    script = (
+        "import sys; from kws_s5.data.keywords import speech_commands as sc;"
+        "sc.RELEASES['v0.02'] = sc.Release(*sys.argv[1:3]); sc.fetch(sys.argv[3])"
+    )
     known = sc.RELEASES["v0.02"]
     command = [sys.executable, "-c", script, known.url, known.sha256, str(tmp_path / "sc")]
     processes = [subprocess.Popen(command) for _ in range(3)]

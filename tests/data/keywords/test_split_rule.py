@@ -32,10 +32,16 @@ def test_hash_is_a_share_of_a_hundred() -> None:
     assert 0 <= min(values) < 1 and 99 < max(values) <= 100 and 48 < sum(values) / 2000 < 52
 
 
-@pytest.mark.parametrize(("a", "b"), [
-    ("yes/a.wav", "yes\\a.wav"), ("yes/a.wav", "./yes/a.flac"), ("yes/a.wav", " yes/a.WAV\r"), ("yes/a.wav", "yes//a"),
-    ("caf\u00e9/a.wav", "cafe\u0301/a.wav"),
-])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("yes/a.wav", "yes\\a.wav"),
+        ("yes/a.wav", "./yes/a.flac"),
+        ("yes/a.wav", " yes/a.WAV\r"),
+        ("yes/a.wav", "yes//a"),
+        ("caf\u00e9/a.wav", "cafe\u0301/a.wav"),
+    ],
+)
 def test_list_entries_match_whatever_system_wrote_them(a: str, b: str) -> None:
     assert recording(a) == recording(b)
     assert recording("yes/a.b.wav") == "yes/a.b" != recording("yes/a.wav")
@@ -67,8 +73,8 @@ def test_without_speakers_every_word_is_in_every_split(n: int, seed: int) -> Non
     ids = [f"{word}/{seed + i}.wav" for word in ("yes", "no", "maybe") for i in range(n)]
     splits = assign(ids, {}).splits
     for k in range(3):
-        assert set(splits[k * n: (k + 1) * n]) == {"train", "validation", "test"}
-        assert splits[k * n: (k + 1) * n].count("train") >= n // 3
+        assert set(splits[k * n : (k + 1) * n]) == {"train", "validation", "test"}
+        assert splits[k * n : (k + 1) * n].count("train") >= n // 3
 
 
 def test_one_speaker_is_split_by_file_with_a_warning() -> None:

@@ -13,8 +13,15 @@ from kws_s5.data.keywords.word_place import around_word, find_word
 RATE = 8000.0
 
 
-def recording(start: float, seconds: float = 3.0, *, noise: float = 0.003, hum: float = 0.0, click: float = -1.0,
-              level: float = 0.2) -> np.ndarray:
+def recording(
+    start: float,
+    seconds: float = 3.0,
+    *,
+    noise: float = 0.003,
+    hum: float = 0.0,
+    click: float = -1.0,
+    level: float = 0.2,
+) -> np.ndarray:
     """(L,) two syllables of 0.2 s, 0.12 s apart, from ``start`` on; a loud click of 10 ms elsewhere."""
     rng = np.random.default_rng(0)
     t = np.arange(round(seconds * RATE)) / RATE
@@ -27,8 +34,9 @@ def recording(start: float, seconds: float = 3.0, *, noise: float = 0.003, hum: 
     return x.astype(np.float32)
 
 
-@pytest.mark.parametrize("surrounds", [{}, {"noise": 0.03}, {"hum": 0.05}, {"click": 2.6}, {"click": 0.2},
-                                       {"level": 0.002, "noise": 1e-5}])
+@pytest.mark.parametrize(
+    "surrounds", [{}, {"noise": 0.03}, {"hum": 0.05}, {"click": 2.6}, {"click": 0.2}, {"level": 0.002, "noise": 1e-5}]
+)
 @pytest.mark.parametrize("start", [0.5, 1.7])
 def test_a_word_is_found_wherever_it_is_whatever_surrounds_it(surrounds: dict, start: float) -> None:
     first, last = find_word(recording(start, **surrounds), RATE)

@@ -21,8 +21,10 @@ def write_cifar(root: Path, *, n: int = 30, n_test: int = 7) -> tuple[np.ndarray
     root.mkdir(parents=True, exist_ok=True)
     pictures, labels = rng.integers(256, size=(n, 32, 32, 3), dtype=np.uint8), rng.integers(10, size=n, dtype=np.uint8)
     for name, k in (("data_batch_1.bin", n), ("test_batch.bin", n_test)):
-        records = [bytes([label]) + picture.transpose(2, 0, 1).tobytes()
-                   for picture, label in zip(pictures[:k], labels[:k], strict=True)]
+        records = [
+            bytes([label]) + picture.transpose(2, 0, 1).tobytes()
+            for picture, label in zip(pictures[:k], labels[:k], strict=True)
+        ]
         (root / name).write_bytes(b"".join(records))
     return pictures, labels
 
@@ -32,8 +34,10 @@ def write_mnist(root: Path, *, compress: bool = False, n: int = 20) -> tuple[np.
     root.mkdir(parents=True, exist_ok=True)
     pictures, labels = rng.integers(256, size=(n, 28, 28), dtype=np.uint8), rng.integers(10, size=n, dtype=np.uint8)
     for prefix in ("train", "t10k"):
-        for name, data in ((f"{prefix}-images-idx3-ubyte", struct.pack(">4I", 2051, n, 28, 28) + pictures.tobytes()),
-                           (f"{prefix}-labels-idx1-ubyte", struct.pack(">2I", 2049, n) + labels.tobytes())):
+        for name, data in (
+            (f"{prefix}-images-idx3-ubyte", struct.pack(">4I", 2051, n, 28, 28) + pictures.tobytes()),
+            (f"{prefix}-labels-idx1-ubyte", struct.pack(">2I", 2049, n) + labels.tobytes()),
+        ):
             if compress:
                 (root / f"{name}.gz").write_bytes(gzip.compress(data))
             else:
@@ -86,8 +90,9 @@ def test_mnist_reads_plain_and_compressed_files(tmp_path: Path, compress: bool) 
 
 def test_psmnist_is_the_same_pixels_in_bit_reversed_order(tmp_path: Path) -> None:
     write_mnist(tmp_path)
-    plain, permuted = (build(LraData(task, root=str(tmp_path), cache=str(tmp_path / "cache")))
-                       for task in ("smnist", "psmnist"))
+    plain, permuted = (
+        build(LraData(task, root=str(tmp_path), cache=str(tmp_path / "cache"))) for task in ("smnist", "psmnist")
+    )
     order = [int(f"{i:010b}"[::-1], 2) for i in range(1024)]
     order = [i for i in order if i < 784]
     assert bit_reversal(784).tolist() == order
@@ -96,8 +101,10 @@ def test_psmnist_is_the_same_pixels_in_bit_reversed_order(tmp_path: Path) -> Non
 
 def test_mirror_swaps_left_and_right_in_training_only(tmp_path: Path) -> None:
     write_cifar(tmp_path)
-    plain, splits = (build(LraData("scifar", root=str(tmp_path), mirror=mirror, cache=str(tmp_path / "cache")))
-                     for mirror in (False, True))
+    plain, splits = (
+        build(LraData("scifar", root=str(tmp_path), mirror=mirror, cache=str(tmp_path / "cache")))
+        for mirror in (False, True)
+    )
     picture = plain.train[2].x
     swapped = picture.reshape(32, 32, 3).flip(1).reshape(1024, 3)
     seen = []
@@ -112,8 +119,9 @@ def test_mirror_swaps_left_and_right_in_training_only(tmp_path: Path) -> None:
 
 def test_limits_take_that_many_examples(tmp_path: Path) -> None:
     write_cifar(tmp_path)
-    splits = build(LraData("image", root=str(tmp_path), n_train=10, n_validation=2, n_test=3,
-                           cache=str(tmp_path / "cache")))
+    splits = build(
+        LraData("image", root=str(tmp_path), n_train=10, n_validation=2, n_test=3, cache=str(tmp_path / "cache"))
+    )
     assert (len(splits.train), len(splits.validation), len(splits.test)) == (10, 2, 3)
 
 

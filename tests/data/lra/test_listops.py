@@ -24,6 +24,7 @@ PUBLISHED = {}
 
 def evaluated(words: list[str]) -> int:
     """The answer by recursion over the text: reads one expression and insists that it is all there is."""
+
     def read(i: int) -> tuple[int, int]:
         if words[i].isdigit():
             return int(words[i]), i + 1
@@ -121,16 +122,18 @@ def test_long_expressions_are_cut_so_that_the_end_still_fits(tmp_path: Path) -> 
 
 
 def test_generated_task_honours_its_config(tmp_path: Path) -> None:
-    config = LraData("listops", n_train=30, n_validation=6, n_test=6, min_length=10, max_length=40, max_depth=3,
-                     cache=str(tmp_path))
+    config = LraData(
+        "listops", n_train=30, n_validation=6, n_test=6, min_length=10, max_length=40, max_depth=3, cache=str(tmp_path)
+    )
     splits = build(config)
     texts = [[splits.vocabulary[t] for t in splits.train[i].x[:-1]] for i in range(30)]
     assert all(10 < len(words) < 40 and depth(words) <= 3 for words in texts)
     assert splits.report["generated"] and "seed 0" in splits.note
 
 
-@pytest.mark.parametrize("data", [b"", b"Source\n", b"Source\tTarget\n[MAX 1 2 ]\tten\n", b"\xff\xfeS\0o\0",
-                                  b"Source\tTarget\n\x80\x81\n"])
+@pytest.mark.parametrize(
+    "data", [b"", b"Source\n", b"Source\tTarget\n[MAX 1 2 ]\tten\n", b"\xff\xfeS\0o\0", b"Source\tTarget\n\x80\x81\n"]
+)
 def test_other_files_are_refused_in_one_line(tmp_path: Path, data: bytes) -> None:
     for split in ("train", "val", "test"):
         (tmp_path / f"basic_{split}.tsv").write_bytes(data)

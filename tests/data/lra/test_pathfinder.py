@@ -60,7 +60,7 @@ def test_scenes_have_the_published_numbers(settings: PathfinderSettings) -> None
     assert lengths == pytest.approx(np.full(n, settings.paddle_length))
     low, high = settings.padding, settings.size - settings.padding
     assert (shown.dashes >= low).all() and (shown.dashes <= high).all()
-    gaps = shown.dashes[1: settings.contour_length, 0] - shown.dashes[: settings.contour_length - 1, 1]
+    gaps = shown.dashes[1 : settings.contour_length, 0] - shown.dashes[: settings.contour_length - 1, 1]
     assert any(np.hypot(*gaps.T) == pytest.approx(np.full(len(gaps), margin)) for margin in settings.margins)
 
 
@@ -98,8 +98,11 @@ def test_pictures_are_reproducible_whatever_the_number_of_processes() -> None:
 
 
 def test_generated_splits_are_balanced_and_share_no_picture(tmp_path: Path) -> None:
-    splits = build(LraData("pathfinder", n_train=80, n_validation=20, n_test=20, image_size=20, contour_length=6,
-                           cache=str(tmp_path)))
+    splits = build(
+        LraData(
+            "pathfinder", n_train=80, n_validation=20, n_test=20, image_size=20, contour_length=6, cache=str(tmp_path)
+        )
+    )
     sets = (splits.train, splits.validation, splits.test)
     assert [s.targets.mean() for s in sets] == [0.5, 0.5, 0.5]
     seen = [s[i].x.numpy().tobytes() for s in sets for i in range(len(s))]
@@ -117,8 +120,9 @@ def test_markers_are_the_brightest_and_lie_where_the_scene_has_them() -> None:
 
 
 def test_mirror_shows_training_pictures_in_eight_ways_that_depend_on_the_epoch(tmp_path: Path) -> None:
-    config = LraData("pathfinder", n_train=8, n_validation=2, n_test=2, image_size=20, contour_length=6,
-                     cache=str(tmp_path))
+    config = LraData(
+        "pathfinder", n_train=8, n_validation=2, n_test=2, image_size=20, contour_length=6, cache=str(tmp_path)
+    )
     plain, splits = build(config), build(replace(config, mirror=True))
     square = plain.train[3].x.reshape(20, 20).numpy()
     ways = {np.rot90(m, k).tobytes() for m in (square, square[:, ::-1]) for k in range(4)}
@@ -195,8 +199,9 @@ def test_wrong_files_are_refused_in_one_line(tmp_path: Path) -> None:
         build(LraData("pathx", root=str(tmp_path / "b"), cache=str(tmp_path / "cache")))
 
 
-@pytest.mark.parametrize("line", ["/etc x.png 0 1", "imgs/0 /tmp/x.png 0 1", "imgs/../../0 x.png 0 1",
-                                  "imgs/0 ..\\x.png 0 1"])
+@pytest.mark.parametrize(
+    "line", ["/etc x.png 0 1", "imgs/0 /tmp/x.png 0 1", "imgs/../../0 x.png 0 1", "imgs/0 ..\\x.png 0 1"]
+)
 def test_metadata_cannot_point_outside_the_archive(tmp_path: Path, line: str) -> None:
     write_archive(tmp_path)
     (tmp_path / "pathfinder32" / "curv_contour_length_14" / "metadata" / "0.npy").write_text(line + "\n")

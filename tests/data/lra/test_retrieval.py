@@ -39,11 +39,22 @@ def test_batches_hold_first_documents_then_second_ones(tmp_path: Path) -> None:
 
 def test_generated_pairs_are_balanced_reproducible_and_never_shared(tmp_path: Path) -> None:
     def documents(cache: str, seed: int = 0) -> dict[str, list[bytes]]:
-        splits = build(LraData("retrieval", n_train=40, n_validation=10, n_test=10, max_length=200, seed=seed,
-                               cache=str(tmp_path / cache)))
+        splits = build(
+            LraData(
+                "retrieval",
+                n_train=40,
+                n_validation=10,
+                n_test=10,
+                max_length=200,
+                seed=seed,
+                cache=str(tmp_path / cache),
+            )
+        )
         assert splits.train.targets.mean() == 0.5
-        return {name: [row.numpy().tobytes() for i in range(len(s)) for row in (s[i].x, s[i].x2)]
-                for name, s in (("train", splits.train), ("validation", splits.validation), ("test", splits.test))}
+        return {
+            name: [row.numpy().tobytes() for i in range(len(s)) for row in (s[i].x, s[i].x2)]
+            for name, s in (("train", splits.train), ("validation", splits.validation), ("test", splits.test))
+        }
 
     one = documents("a")
     every = [text for split in one.values() for text in split]
@@ -56,8 +67,10 @@ def test_related_documents_share_more_words(tmp_path: Path) -> None:
     splits = build(LraData("retrieval", n_train=60, n_validation=2, n_test=2, max_length=800, cache=str(tmp_path)))
     shared = {0: [], 1: []}
     for pair in (splits.train[i] for i in range(60)):
-        words = [set("".join(splits.vocabulary[t] for t in x[:-1]).lower().replace(".", "").split())
-                 for x in (pair.x, pair.x2)]
+        words = [
+            set("".join(splits.vocabulary[t] for t in x[:-1]).lower().replace(".", "").split())
+            for x in (pair.x, pair.x2)
+        ]
         shared[int(pair.y)].append(len(words[0] & words[1]))
     assert min(shared[1]) >= 8 > sum(shared[0]) / len(shared[0]) / 2
     assert sum(shared[1]) > 1.2 * sum(shared[0])

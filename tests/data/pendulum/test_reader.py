@@ -37,8 +37,14 @@ def test_motion_without_pushes_is_that_of_an_independent_integrator() -> None:
     ours = without_pushes(theta)  # (5, 100, 4)
     times = np.arange(400) * 0.0025
     for start, path in zip(theta, ours, strict=True):
-        exact = solve_ivp(lambda t, s: [s[1], 3 * 9.81 * np.sin(s[0]) - 0.1 * s[1]], (0, 1), [start, 0.0],
-                          t_eval=times, rtol=1e-10, atol=1e-10).y[0]
+        exact = solve_ivp(
+            lambda t, s: [s[1], 3 * 9.81 * np.sin(s[0]) - 0.1 * s[1]],
+            (0, 1),
+            [start, 0.0],
+            t_eval=times,
+            rtol=1e-10,
+            atol=1e-10,
+        ).y[0]
         difference = np.angle(np.exp(1j * (path.ravel() - (exact - math.pi))))
         # Semi-implicit Euler is of first order: an error of about step * |omega'| * t = 3e-3 at most.
         assert np.abs(difference).max() < 4e-3

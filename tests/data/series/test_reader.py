@@ -19,8 +19,11 @@ from kws_s5.errors import UserError
 
 HEADER = "id,t,x,z,y\n"
 SPLIT = "id,t,split,x,y\n"
-CELLS = st.one_of(st.sampled_from(["a", "b", "0", "1.5", "-2", "1e300", "nan", "inf", "", '"', "2024-01-01 10:00"]),
-                  st.floats(width=32).map(str), st.text(max_size=4))
+CELLS = st.one_of(
+    st.sampled_from(["a", "b", "0", "1.5", "-2", "1e300", "nan", "inf", "", '"', "2024-01-01 10:00"]),
+    st.floats(width=32).map(str),
+    st.text(max_size=4),
+)
 
 
 @pytest.fixture
@@ -71,26 +74,33 @@ def test_missing_values_are_nan_and_single_rows_are_left_out(csv) -> None:
     assert table.notes == ("1 series of a single row left out",)
 
 
-@pytest.mark.parametrize("text, targets, message", [
-    (HEADER + "a,0,1,2,3\na,1,oops,2,3\n", ["y"], r"line 3, column 'x': 'oops' is not a number"),
-    (HEADER + "a,soon,1,2,3\n", ["y"], r"line 2: time 'soon' is neither a number nor an ISO 8601 date"),
-    (HEADER + "a,nan,1,2,3\n", ["y"], r"line 2: time 'nan' is not finite"),
-    (HEADER + "a,0,1,2\n", ["y"], r"line 2: 4 cells, but the header has 5"),
-    (HEADER + "a,0,1,2,3\n", ["speed"], r"no column 'speed'; choose data.targets from x, z, y"),
-    (HEADER + "a,0,1,2,3\n", [], r"data.targets is empty; choose data.targets from x, z, y"),
-    (HEADER + "a,0,1,2,3\n", ["x", "y", "z"], r"at least one must be left as a feature"),
-    (HEADER + "a,0,1,2,3\n", ["y"], r"no series with at least two rows"),
-    ("id,t,x,x\na,0,1,2\n", ["x"], r"two columns have the same name: 'x'"),
-    ("id,t\n", ["y"], r"the header needs"),
-    ("", ["y"], r"the header needs"),
-    (HEADER + "a,0,1,2,3\n", ["y", "y"], r"data.targets names a column twice"),
-    (HEADER + "a,0,9.97e36,2,3\n", ["y"], r"line 2, column 'x': '9.97e36' is too large"),
-    (HEADER + "a,1e99,1,2,3\n", ["y"], r"line 2: time '1e99' is not finite, or too large"),
-    (HEADER + "a,0,1,2,3\na,2024-05-01,1,2,3\n", ["y"], r"line 3: time '2024-05-01' is a date, those above are not"),
-    (HEADER + 'a,0,1,2,3\na,1,"1,2,3\na,2,1,2,3\n', ["y"], r"line 3: 3 cells"),
-    (SPLIT + "a,0,later,1,2\n", ["y"], r"line 2: split = 'later': must be one of train"),
-    (SPLIT + "a,0,train,1,2\na,1,test,1,2\n", ["y"], r"series 'a' is in two splits"),
-])
+@pytest.mark.parametrize(
+    "text, targets, message",
+    [
+        (HEADER + "a,0,1,2,3\na,1,oops,2,3\n", ["y"], r"line 3, column 'x': 'oops' is not a number"),
+        (HEADER + "a,soon,1,2,3\n", ["y"], r"line 2: time 'soon' is neither a number nor an ISO 8601 date"),
+        (HEADER + "a,nan,1,2,3\n", ["y"], r"line 2: time 'nan' is not finite"),
+        (HEADER + "a,0,1,2\n", ["y"], r"line 2: 4 cells, but the header has 5"),
+        (HEADER + "a,0,1,2,3\n", ["speed"], r"no column 'speed'; choose data.targets from x, z, y"),
+        (HEADER + "a,0,1,2,3\n", [], r"data.targets is empty; choose data.targets from x, z, y"),
+        (HEADER + "a,0,1,2,3\n", ["x", "y", "z"], r"at least one must be left as a feature"),
+        (HEADER + "a,0,1,2,3\n", ["y"], r"no series with at least two rows"),
+        ("id,t,x,x\na,0,1,2\n", ["x"], r"two columns have the same name: 'x'"),
+        ("id,t\n", ["y"], r"the header needs"),
+        ("", ["y"], r"the header needs"),
+        (HEADER + "a,0,1,2,3\n", ["y", "y"], r"data.targets names a column twice"),
+        (HEADER + "a,0,9.97e36,2,3\n", ["y"], r"line 2, column 'x': '9.97e36' is too large"),
+        (HEADER + "a,1e99,1,2,3\n", ["y"], r"line 2: time '1e99' is not finite, or too large"),
+        (
+            HEADER + "a,0,1,2,3\na,2024-05-01,1,2,3\n",
+            ["y"],
+            r"line 3: time '2024-05-01' is a date, those above are not",
+        ),
+        (HEADER + 'a,0,1,2,3\na,1,"1,2,3\na,2,1,2,3\n', ["y"], r"line 3: 3 cells"),
+        (SPLIT + "a,0,later,1,2\n", ["y"], r"line 2: split = 'later': must be one of train"),
+        (SPLIT + "a,0,train,1,2\na,1,test,1,2\n", ["y"], r"series 'a' is in two splits"),
+    ],
+)
 def test_what_cannot_be_mended_is_refused_in_one_line(csv, text: str, targets: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
         read_table(csv(text), targets)
@@ -111,8 +121,15 @@ def test_series_are_cut_at_gaps_and_at_the_longest_length(csv) -> None:
 
 
 def split_rows() -> str:
-    rows = ["a,0,train,1,10", "a,2,train,3,30", "a,6,train,,20", "b,0,validation,2,20", "b,2,validation,2,",
-            "c,0,test,,20", "c,100,test,5,40"]
+    rows = [
+        "a,0,train,1,10",
+        "a,2,train,3,30",
+        "a,6,train,,20",
+        "b,0,validation,2,20",
+        "b,2,validation,2,",
+        "c,0,test,,20",
+        "c,100,test,5,40",
+    ]
     return SPLIT + "\n".join(rows) + "\n"
 
 
@@ -156,6 +173,7 @@ def test_a_column_without_any_value_is_refused(csv) -> None:
 def test_series_are_split_by_name_not_by_place(csv) -> None:
     names = [f"s{i}" for i in range(40)]
     rows = [f"{name},{t},1,{t},2\n" for name in names for t in (0, 1)]
+
     def members(lines: list[str]) -> list[set[str]]:
         splits = build(SeriesData(path=csv(HEADER + "".join(lines)), targets=("y",)))
         return [{s.name for s in part.series} for part in (splits.train, splits.validation, splits.test)]
@@ -211,8 +229,11 @@ def test_files_of_any_bytes_are_read_or_refused_in_one_line(content: bytes) -> N
 
 def test_a_constant_feature_is_not_scaled_by_its_rounding(csv) -> None:
     """Seven times 0.1 deviate by 1e-17 from their mean; another value at test time must stay a number of order one."""
-    rows = [f"{name},{t},{split},{x},1\n" for name, split, x in (("a", "train", 0.1), ("b", "validation", 0.1),
-                                                                 ("c", "test", 0.3)) for t in range(7)]
+    rows = [
+        f"{name},{t},{split},{x},1\n"
+        for name, split, x in (("a", "train", 0.1), ("b", "validation", 0.1), ("c", "test", 0.3))
+        for t in range(7)
+    ]
     splits = build(SeriesData(path=csv(SPLIT + "".join(rows)), targets=("y",)))
     assert splits.data.scaling.feature_std == (1.0,)
     assert splits.test[0].x.abs().max() <= 1

@@ -40,11 +40,14 @@ def test_one_changed_sound_alone_is_not_taught() -> None:
     assert min(swapped) >= 1 and np.mean([n >= 2 for n in swapped]) > 0.9  # a syllable may keep its consonant or vowel
 
 
-@pytest.mark.parametrize(("phonemes", "syllables"), [
-    (ATHENA, [["a"], ["T", "'i:"], ["n", "@"]]),
-    (["s", "t", "'0", "p"], [["s", "t", "'0", "p"]]),
-    (["a#", "m", "'i:", "l", "i@"], [["a#"], ["m", "'i:"], ["l", "i@"]]),
-])
+@pytest.mark.parametrize(
+    ("phonemes", "syllables"),
+    [
+        (ATHENA, [["a"], ["T", "'i:"], ["n", "@"]]),
+        (["s", "t", "'0", "p"], [["s", "t", "'0", "p"]]),
+        (["a#", "m", "'i:", "l", "i@"], [["a#"], ["m", "'i:"], ["l", "i@"]]),
+    ],
+)
 def test_syllables_begin_with_the_consonant_before_their_vowel(phonemes: list[str], syllables: list[list[str]]) -> None:
     assert split(phonemes) == syllables
 
@@ -55,8 +58,9 @@ def test_phonemes_are_the_synthesisers_own_names() -> None:
 
 def test_phonemes_in_brackets_are_spoken_as_the_word_they_spell() -> None:
     voice = Voice()
-    (word, spelled, read_out), _ = speak_all([Utterance("athena", voice), Utterance("[[a|T|'i:|n|@]]", voice, True),
-                                              Utterance("[[a|T|'i:|n|@]]", voice)])
+    (word, spelled, read_out), _ = speak_all(
+        [Utterance("athena", voice), Utterance("[[a|T|'i:|n|@]]", voice, True), Utterance("[[a|T|'i:|n|@]]", voice)]
+    )
     assert abs(len(word) - len(spelled)) < 0.2 * len(word) < 0.2 * len(read_out)
 
 

@@ -35,8 +35,9 @@ def test_layout_is_that_of_speech_commands(small):
     manifest = scan(small)
     assert manifest.words == tuple(sorted(SMALL["words"]))
     assert len(manifest.clips) == 3 * 5 * 2 and len(manifest.noises) == 5
-    speakers = {split: {c.speaker for c in manifest.clips if c.split == split}
-                for split in ("train", "validation", "test")}
+    speakers = {
+        split: {c.speaker for c in manifest.clips if c.split == split} for split in ("train", "validation", "test")
+    }
     assert [len(s) for s in speakers.values()] == [3, 1, 1]
     assert len(set().union(*speakers.values())) == 5 and "" not in set().union(*speakers.values())
 
@@ -78,10 +79,23 @@ def test_the_cache_holds_one_folder_for_each_set_of_parameters(tmp_path):
     assert json.loads((first / "synthetic.json").read_text())["words"] == ["yes"]
 
 
-@pytest.mark.parametrize("wrong", [{"words": ()}, {"words": ("a/b",)}, {"words": ("..",)}, {"words": ("yes", "yes")},
-                                   {"words": ("_background_noise_",)}, {"n_voices": 2}, {"n_voices": 10**6},
-                                   {"n_takes": 0}, {"rate": 10}, {"accents": ("no-such-accent",)}, {"seconds": 0.0},
-                                   {"words": ("...",)}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"words": ()},
+        {"words": ("a/b",)},
+        {"words": ("..",)},
+        {"words": ("yes", "yes")},
+        {"words": ("_background_noise_",)},
+        {"n_voices": 2},
+        {"n_voices": 10**6},
+        {"n_takes": 0},
+        {"rate": 10},
+        {"accents": ("no-such-accent",)},
+        {"seconds": 0.0},
+        {"words": ("...",)},
+    ],
+)
 def test_senseless_parameters_are_one_line_and_leave_nothing(tmp_path, wrong):
     with pytest.raises(UserError) as error:
         synthesise(tmp_path / "new", **SMALL | wrong)
@@ -133,19 +147,23 @@ def test_hostile_texts_are_only_read_aloud():
 
 
 def test_a_missing_package_names_the_extra(tmp_path):
-    script = ("import sys; sys.modules['espeakng_loader'] = None\n"
-              "from kws_s5.data.synthetic.words import synthesise\n"
-              "from kws_s5.errors import UserError\n"
-              "try: synthesise(sys.argv[1])\n"
-              "except UserError as error: print(error)")
+    script = (
+        "import sys; sys.modules['espeakng_loader'] = None\n"
+        "from kws_s5.data.synthetic.words import synthesise\n"
+        "from kws_s5.errors import UserError\n"
+        "try: synthesise(sys.argv[1])\n"
+        "except UserError as error: print(error)"
+    )
     command = [sys.executable, "-c", script, str(tmp_path / "x")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "pip install kws-s5[synth]" in done.stdout and done.stdout.count("\n") == 1
 
 
 def test_a_script_without_main_guard_can_synthesise(tmp_path):
-    (tmp_path / "script.py").write_text("import sys\nfrom kws_s5.data.synthetic.words import synthesise\n"
-                                        "synthesise(sys.argv[1], words=['yes'], n_voices=3, n_takes=1, noise=False)\n")
+    (tmp_path / "script.py").write_text(
+        "import sys\nfrom kws_s5.data.synthetic.words import synthesise\n"
+        "synthesise(sys.argv[1], words=['yes'], n_voices=3, n_takes=1, noise=False)\n"
+    )
     subprocess.run([sys.executable, str(tmp_path / "script.py"), str(tmp_path / "set")], check=True, timeout=120)
     assert len(list((tmp_path / "set/yes").iterdir())) == 3
 

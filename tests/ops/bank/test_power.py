@@ -53,8 +53,10 @@ def test_compiled_equals_plain_torch(n: int, rates: list[float]) -> None:
     _, _, rate, a, c = bank(4, n, rates)
     u, lengths, step = torch.randn(3, 700, dtype=torch.float64), torch.tensor([700, 333, 50]), rate / 100.0
     F = int(frame_lengths(lengths, step).max())
-    compiled, plain = (bank_power(u, lengths, a.detach(), c.detach(), step, F=F, n_poles=n, backend=backend)
-                       for backend in ("compiled", "reference"))
+    compiled, plain = (
+        bank_power(u, lengths, a.detach(), c.detach(), step, F=F, n_poles=n, backend=backend)
+        for backend in ("compiled", "reference")
+    )
     torch.testing.assert_close(compiled, plain, rtol=1e-9, atol=1e-11 * plain.max().item())
 
 
@@ -73,8 +75,10 @@ def test_float32_follows_float64() -> None:
     torch.manual_seed(1)
     _, _, rate, a, c = bank(4, 2, [16000.0])
     u, lengths = torch.randn(1, 16000, dtype=torch.float64), torch.tensor([16000])
-    powers = [bank_power(u.to(t), lengths, a.to(t), c.to(t), rate / 100.0, F=100, n_poles=2).double()
-              for t in (torch.float32, torch.float64)]
+    powers = [
+        bank_power(u.to(t), lengths, a.to(t), c.to(t), rate / 100.0, F=100, n_poles=2).double()
+        for t in (torch.float32, torch.float64)
+    ]
     torch.testing.assert_close(*powers, rtol=2e-4, atol=0.0)
 
 
@@ -123,8 +127,17 @@ def test_silence_after_sound_leaves_no_denormal_numbers() -> None:
     _, _, rate, a, c = bank(4, 2, [16000.0])
     memory, recent = torch.zeros(1, 20), torch.zeros(1, 2)
     for u in (torch.randn(1, 1600), torch.zeros(1, 160000)):
-        stream_power(u, a.float().detach(), c.float().detach(), rate / 100, recent=recent, memory=memory, position=0,
-                     F=count_frames(u.shape[1], 160.0), n_poles=2)
+        stream_power(
+            u,
+            a.float().detach(),
+            c.float().detach(),
+            rate / 100,
+            recent=recent,
+            memory=memory,
+            position=0,
+            F=count_frames(u.shape[1], 160.0),
+            n_poles=2,
+        )
     assert bool((memory[:, :16].abs() > torch.finfo(torch.float32).tiny).all())
 
 
@@ -148,8 +161,16 @@ def test_without_torchs_openmp_a_thread_pool_gives_the_same_powers(monkeypatch: 
     u, before = torch.randn(5, 4000), torch.get_num_threads()
 
     def power() -> torch.Tensor:
-        return bank_power(u, torch.full((5,), 4000), a.detach().float(), c.detach().float(), rate / 100, F=25,
-                          n_poles=2, backend="compiled")
+        return bank_power(
+            u,
+            torch.full((5,), 4000),
+            a.detach().float(),
+            c.detach().float(),
+            rate / 100,
+            F=25,
+            n_poles=2,
+            backend="compiled",
+        )
 
     torch.set_num_threads(3)
     try:
@@ -167,8 +188,19 @@ def stream(u: torch.Tensor, a: torch.Tensor, c: torch.Tensor, step: float, cuts:
     for piece in torch.tensor_split(u, cuts, 1):
         end = position + piece.shape[1]
         F = count_frames(end, step) - count_frames(position, step)
-        pieces.append(stream_power(piece, a, c, torch.tensor([step], dtype=torch.float64), recent=recent,
-                                   memory=memory, position=position, F=F, n_poles=2))
+        pieces.append(
+            stream_power(
+                piece,
+                a,
+                c,
+                torch.tensor([step], dtype=torch.float64),
+                recent=recent,
+                memory=memory,
+                position=position,
+                F=F,
+                n_poles=2,
+            )
+        )
         position = end
     return [torch.cat(pieces, 1), recent, memory]
 

@@ -17,8 +17,9 @@ def test_a_kernel_without_a_place_to_be_kept_is_compiled_all_the_same() -> None:
     assert job[0] == 42
 
 
-def test_whoever_waits_at_a_terminal_is_told_why_once(monkeypatch: pytest.MonkeyPatch,
-                                                      capsys: pytest.CaptureFixture) -> None:
+def test_whoever_waits_at_a_terminal_is_told_why_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     monkeypatch.setattr(compiling, "_said", [])
     compiling._tell()
     assert capsys.readouterr().err == ""  # no terminal

@@ -8,8 +8,23 @@ import sys
 import pytest
 from llvmlite import binding
 
-HASWELL = ["sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "bmi", "bmi2", "popcnt", "lzcnt",
-           "movbe", "cx16"]
+HASWELL = [
+    "sse2",
+    "sse3",
+    "ssse3",
+    "sse4.1",
+    "sse4.2",
+    "avx",
+    "avx2",
+    "fma",
+    "f16c",
+    "bmi",
+    "bmi2",
+    "popcnt",
+    "lzcnt",
+    "movbe",
+    "cx16",
+]
 LIMITS = {
     "generic": {"NUMBA_CPU_NAME": "generic"},
     "without AVX": {"NUMBA_ENABLE_AVX": "0"},
@@ -47,8 +62,13 @@ on_x86 = pytest.mark.skipif(not binding.get_default_triple().startswith("x86_64"
 def test_a_smaller_processor_gets_code_that_it_can_run(limit: str) -> None:
     if limit == "AVX2" and not binding.get_host_cpu_features().get("avx2"):
         pytest.skip("this processor has no AVX2")
-    done = subprocess.run([sys.executable, "-c", WORK], capture_output=True, text=True, timeout=300,
-                          env=os.environ | {"OMP_NUM_THREADS": "1"} | LIMITS[limit])
+    done = subprocess.run(
+        [sys.executable, "-c", WORK],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | LIMITS[limit],
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
     assert not found["amx"] and not found["wide"] and not found["avx512"]

@@ -46,8 +46,11 @@ def plain(re, im):
 @pytest.mark.parametrize("way", ["held", "plain", "plain in float64"])
 def test_values_and_gradients_are_exact_from_far_inside_the_series_to_far_outside(angle: float, way: str) -> None:
     """|z| from 1e-6 to 1: a radius of 1e-2, 1 or 0 for either series fails here."""
-    run, tolerance = {"held": ((held, torch.float32), 2e-7), "plain": ((plain, torch.float32), 2e-7),
-                      "plain in float64": ((plain, torch.float64), 3e-14)}[way]
+    run, tolerance = {
+        "held": ((held, torch.float32), 2e-7),
+        "plain": ((plain, torch.float32), 2e-7),
+        "plain in float64": ((plain, torch.float64), 3e-14),
+    }[way]
     for k in range(73):
         size = 10 ** (-6 + k / 12)
         z = torch.tensor([size * math.cos(angle), size * math.sin(angle)], dtype=run[1])
@@ -60,8 +63,11 @@ def test_values_and_gradients_are_exact_from_far_inside_the_series_to_far_outsid
 @pytest.mark.parametrize("scale", [1.0, torch.rand(7).double(), torch.rand(3, 5)])
 def test_several_scales_at_once_are_those_of_the_plain_operators(scale) -> None:
     torch.manual_seed(0)
-    leaves = [torch.tensor([0.0, 1e-12, -1e-6, -0.0999, -0.5, -3.0]),
-              torch.tensor([0.0, 0.0, 1e-7, 0.003, -19.9, 400.0]), -2 * torch.rand(6, 1)]
+    leaves = [
+        torch.tensor([0.0, 1e-12, -1e-6, -0.0999, -0.5, -3.0]),
+        torch.tensor([0.0, 0.0, 1e-7, 0.003, -19.9, 400.0]),
+        -2 * torch.rand(6, 1),
+    ]
     leaves = [leaf.requires_grad_() for leaf in leaves]
     doubled = [leaf.detach().double().requires_grad_() for leaf in leaves]
     ours = hold(*leaves, scale)
@@ -72,8 +78,10 @@ def test_several_scales_at_once_are_those_of_the_plain_operators(scale) -> None:
     for mine, wanted in zip(ours, theirs, strict=True):
         assert mine.dtype == torch.float32
         torch.testing.assert_close(mine.double(), wanted, atol=1e-12, rtol=1e-7)
-    gradients = (torch.autograd.grad(sum((w * v.double()).sum() for w, v in zip(weights, values, strict=True)), at)
-                 for values, at in ((ours, leaves), (theirs, doubled)))
+    gradients = (
+        torch.autograd.grad(sum((w * v.double()).sum() for w, v in zip(weights, values, strict=True)), at)
+        for values, at in ((ours, leaves), (theirs, doubled))
+    )
     for mine, wanted in zip(*gradients, strict=True):
         torch.testing.assert_close(mine.double(), wanted, atol=2e-6, rtol=1e-6)
 

@@ -69,8 +69,9 @@ def distances(ours, exact):
 @pytest.mark.parametrize(("N", "L", "lengths"), CASES)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("ssm_norm", [True, False])
-def test_fused_equals_plain_in_double_precision(activation, bidirectional, N, L, lengths, training, ssm_norm,
-                                                short_tiles):
+def test_fused_equals_plain_in_double_precision(
+    activation, bidirectional, N, L, lengths, training, ssm_norm, short_tiles
+):
     layer = make(bidirectional, activation, ssm_norm=ssm_norm).train(training)
     lengths = None if lengths is None else torch.tensor(lengths)
     x, G = torch.randn(N, L, H) * 2 + 0.7, torch.randn(N, L, H)
