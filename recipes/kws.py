@@ -149,7 +149,8 @@ def words() -> RunConfig:
         choose_by="loss",
     )
     run = kws12()
-    model = replace(run.model, norm_momentum=0.8)  # few steps an epoch: running statistics have to follow quickly
+    # as the model it starts from; few steps an epoch: running statistics have to follow quickly
+    model = replace(run.model, front=replace(run.model.front, floor=QUIET), norm_momentum=0.8)
     return replace(
         run, name="words", data=KeywordData(root="data/words"), model=model, augment=augmentation(), training=training
     )
