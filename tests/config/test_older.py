@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from kws_s5.bundle import SHIPPED, load
+from kws_s5.bundle import load
 from kws_s5.bundle_file import read
 from kws_s5.config import ConvMixer, GRUMixer, RunConfig, S5Mixer, from_dict, to_dict
 from kws_s5.errors import UserError
@@ -113,11 +113,3 @@ def test_a_model_of_then_saves_as_one_of_today(tmp_path: Path) -> None:
     tensors, description = read(tmp_path / "model.safetensors")
     assert "layers.0.seq.depthwise.weight" in tensors and description["config"]["model"]["mixer"]["kind"] == "ConvMixer"
     assert load(tmp_path / "model.safetensors").config == bundle.config
-
-
-def test_the_shipped_model_is_of_then_and_loads() -> None:
-    _, description = read(SHIPPED / "commands12.safetensors")
-    assert "mixer" not in description["config"]["model"]
-    assert load("commands12").config.model.mixer == S5Mixer(
-        ssm_size=128, blocks=8, dt_min=0.01, dt_max=0.5, eigenvalues="exp"
-    )
