@@ -1,6 +1,4 @@
-"""Sound files -> int16 samples in one flat file and one index row a clip. Also a worker process:
-
-    python -m kws_s5.data.keywords.decode PATHS.json PREFIX SHARD    (decode_all; prints its progress)
+"""Sound files -> int16 samples in one flat file and one index row a clip.
 
 Samples that are 16-bit values are stored exactly; others (float, 24-bit, compressed, mixed down) are scaled so that the
 peak fills the 16 bits, with the factor in the index: nothing clips and quiet recordings keep their digits.
@@ -8,7 +6,6 @@ peak fills the 16 bits, with the factor in the index: nothing clips and quiet re
 
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -73,14 +70,3 @@ def decode_all(paths: Sequence[str], prefix: Path, *, shard: int = 0, done: Call
                 done(REPORT_EVERY)
     np.save(f"{prefix}.npy", index, allow_pickle=False)
     Path(f"{prefix}.json").write_text(json.dumps(failures), encoding="utf-8")
-
-
-def main(argv: Sequence[str]) -> int:
-    """The worker process: argv is PATHS.json, PREFIX, number of the shard."""
-    paths = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
-    decode_all(paths, Path(argv[1]), shard=int(argv[2]), done=lambda n: print(n, flush=True))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -30,7 +30,6 @@ LEVEL = 4.0  # dB, standard deviation of a piece's level about its recording's
 FADE = 0.008  # seconds at both ends of a piece
 UNDER, UNDER_LEVEL = 0.15, (5.0, 30.0)  # share of streams with a second speaker below everything, dB below
 AUDIBLE, ABOVE_NOISE = 30.0, 8.0  # dB: a word is within so much of its loudest 20 ms, and above its quietest
-FRAME = 0.02  # seconds
 
 
 @dataclass(frozen=True)
@@ -189,16 +188,3 @@ class _Stream:
         mine, theirs = (float(np.sqrt(np.mean(np.square(y)))) if len(y) else 0.0 for y in (self.x, other))
         if theirs > 0:
             self.x[: len(other)] += other * np.float32(mine / theirs * 10 ** (-self.rng.uniform(*UNDER_LEVEL) / 20))
-
-
-def heard(waveform: np.ndarray, rate: float) -> tuple[float, float]:
-    """Seconds at which the word of a clip (L,) begins and ends: its loud 20 ms."""
-    size = max(1, round(FRAME * rate))
-    n = len(waveform) // size
-    if not n:
-        return 0.0, len(waveform) / rate
-    power = 10.0 * np.log10(np.square(waveform[: n * size], dtype=np.float64).reshape(n, -1).mean(1) + 1e-12)
-    loud = np.flatnonzero(
-        power >= max(power.max() - AUDIBLE, min(np.percentile(power, 10) + ABOVE_NOISE, power.max() - ABOVE_NOISE))
-    )
-    return loud[0] * size / rate, (loud[-1] + 1) * size / rate
